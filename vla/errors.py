@@ -1,0 +1,44 @@
+"""Checks whose messages are for people: the argument, what came, what is wanted, what to do."""
+
+import math
+from collections.abc import Iterable
+
+
+class ArgumentError(ValueError):
+    """A bad argument: ``name``, what came, what was wanted. Apps show ``str(error)`` as it is."""
+
+    def __init__(self, name: str, got: object, wanted: str, remedy: str = "") -> None:
+        self.name = name
+        text = f"{name}: got {_short(got)}, wanted {wanted}."
+        super().__init__(f"{text} {remedy}".rstrip())
+
+
+def require_choice(name: str, value: object, choices: Iterable[object]) -> None:
+    """Raise :class:`ArgumentError` unless ``value`` is one of ``choices``."""
+    known = list(choices)
+    if value not in known:
+        raise ArgumentError(name, value, "one of " + ", ".join(map(repr, known)))
+
+
+def require_positive(name: str, value: float, *, zero: bool = False) -> None:
+    """Raise :class:`ArgumentError` unless ``value`` is finite and above (or at, with ``zero``) 0."""
+    low_enough = _is_number(value) and (value >= 0 if zero else value > 0)
+    if not (low_enough and math.isfinite(value)):
+        raise ArgumentError(name, value, "a finite number " + ("≥ 0" if zero else "> 0"))
+
+
+def require_integer(name: str, value: object, *, low: int, high: int | None = None) -> None:
+    """Raise :class:`ArgumentError` unless ``value`` is an integer in ``[low, high]``."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not (whole and low <= value and (high is None or value <= high)):  # type: ignore[operator]
+        span = f"from {low} to {high}" if high is not None else f"of at least {low}"
+        raise ArgumentError(name, value, f"a whole number {span}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _short(value: object, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
