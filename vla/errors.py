@@ -21,7 +21,7 @@ def require_choice(name: str, value: object, choices: Iterable[object]) -> None:
 
 
 def require_positive(name: str, value: float, *, zero: bool = False) -> None:
-    """Raise :class:`ArgumentError` unless ``value`` is finite and above (or at, with ``zero``) 0."""
+    """Raise :class:`ArgumentError` unless ``value`` is finite and > 0 (``zero``: ≥ 0)."""
     low_enough = _is_number(value) and (value >= 0 if zero else value > 0)
     if not (low_enough and math.isfinite(value)):
         raise ArgumentError(name, value, "a finite number " + ("≥ 0" if zero else "> 0"))
