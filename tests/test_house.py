@@ -1,0 +1,125 @@
+"""The house rules that a machine can check: style, types, layers, sizes, no stray paths."""
+
+from __future__ import annotations
+
+import ast
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted((ROOT / "vla").rglob("*.py"))
+SCRIPTS = [*SOURCES, *sorted((ROOT / "apps").rglob("*.py"))]
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of the body without its docstring: what a reader has to hold in the head."""
+    first = node.body[1] if ast.get_docstring(node) and len(node.body) > 1 else node.body[0]
+    return (node.end_lineno or first.lineno) - first.lineno + 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "."],
+        ["mypy"],
+        ["marimo", "check", "--strict", "apps"],
+    ],
+    ids=lambda command: " ".join(command),
+)
+def test_linters_are_clean(command: list[str]) -> None:
+    tool = Path(sys.executable).with_name(command[0])
+    done = subprocess.run(
+        [tool, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_functions_are_short() -> None:
+    sizes = [
+        body_lines(node)
+        for path in SCRIPTS
+        if "kernels" not in path.parts
+        for node in functions(path)
+    ]
+    assert statistics.median(sizes) <= 10
+    assert statistics.quantiles(sizes, n=10)[-1] <= 35
+
+
+def test_public_functions_have_docstrings() -> None:
+    bare = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in SOURCES
+        for node in functions(path)
+        if not node.name.startswith("_") and body_lines(node) > 6 and not _documented(path, node)
+    ]
+    assert not bare
+
+
+def _documented(path: Path, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """A docstring of its own; a method that overrides a documented one inherits it."""
+    overrides = path.parent.name == "rules" and node.name in {"init", "step", "read", "features_of"}
+    return overrides or ast.get_docstring(node) is not None
+
+
+def test_library_imports_no_app_and_no_notebook() -> None:
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                assert (node.module or "").split(".")[0] not in {"apps", "notebooks", "tests"}
+
+
+def test_importing_vla_is_light() -> None:
+    heavy = "plotly marimo triton anywidget jupyterlab".split()
+    code = f"import sys, vla, vla.rules, vla.ops; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_path_of_a_machine_is_committed() -> None:
+    stray = ["/wo" + "rk/", ".lib" + "rary", "/ro" + "ot/", "/ho" + "me/"]
+    for path in tracked():
+        if path.suffix in {".png", ".safetensors", ".parquet", ".npz"}:
+            continue
+        text = path.read_text(errors="replace")
+        assert not [word for word in stray if word in text], path
+
+
+def test_every_notebook_cell_was_executed() -> None:
+    """nbval passes a cell without an execution count uncompared."""
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        cells = json.loads(path.read_text())["cells"]
+        code = [c for c in cells if c["cell_type"] == "code" and "".join(c["source"]).strip()]
+        assert code, path
+        assert all(cell["execution_count"] for cell in code), path
+
+
+def test_readme_names_only_files_that_exist() -> None:
+    import re
+
+    text = (ROOT / "README.md").read_text()
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
+        if not target.startswith(("http", "mailto")):
+            assert (ROOT / target).exists(), target
