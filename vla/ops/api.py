@@ -1,0 +1,126 @@
+"""``vla_attention``: the one call behind which every backend stands."""
+
+from typing import Any
+
+from vla.ops.associative import associative_scan
+from vla.ops.backend import choose_backend, kernels
+from vla.ops.check import (
+    check_finite,
+    check_gate,
+    check_options,
+    check_rule,
+    check_sequences,
+    check_state,
+)
+from vla.ops.chunk import chunk_vla
+from vla.ops.scan import scan
+from vla.ops.state import VLAState, compute_dtype, empty_state
+from vla.typing import Float, Tensor
+
+# Far below anything a float32 penalty can feel, and it makes the gradient of √β right at β = 0.
+TINY = 1e-30
+
+
+def vla_attention(
+    q: Float[Tensor, "b t h d"],
+    k: Float[Tensor, "b t h d"],
+    v: Float[Tensor, "b t h dv"],
+    u: Float[Tensor, "b t h d"] | None = None,
+    beta: Float[Tensor, "b t h"] | None = None,
+    *,
+    lambda0: float = 0.1,
+    gain: str = "unit",
+    refresh_every: int = 0,
+    refresh_eps: float = 1e-3,
+    initial_state: VLAState | None = None,
+    output_final_state: bool = False,
+    backend: str = "auto",
+    chunk_size: int = 64,
+    precision: str = "auto",
+    check: bool = False,
+) -> tuple[Float[Tensor, "b t h dv"], VLAState | None]:
+    """Variational Linear Attention over ``[batch, time, heads, width]`` sequences.
+
+    Per token (paper §3.2-3.3): ``A ← (A⁻¹ + u uᵀ)⁻¹``, every ``refresh_every``-th token
+    ``A ← A + refresh_eps I``, then ``α = A k``, ``S ← S + β (v − S k) α̂ᵀ`` and ``o = S q``.
+
+    :param q: queries.
+    :param k: keys, used as given; normalising them is the layer's job.
+    :param v: values; their width may differ from the keys'.
+    :param u: directions whose penalty grows. ``None``: ``√β k``, exact weighted least squares with
+        ``gain="rls"``; then ``beta ≥ 0``.
+    :param beta: weight of each write; ``None`` is 1.
+    :param lambda0: initial penalty, ``A_0 = I/λ0``; unused where ``initial_state`` is given.
+    :param gain: ``"unit"`` (``α̂ = α/‖α‖``, the paper), ``"rls"`` (``α``), ``"oblique"``
+        (``α/(k·α)``).
+    :param refresh_every: period of the refresh in tokens; 0 is never, the authors' code has 20.
+    :param initial_state: what an earlier call returned; the sequence continues exactly.
+    :param output_final_state: also return the state after the last token.
+    :param backend: ``"auto"`` (see :func:`vla.ops.choose_backend`), ``"scan"``, ``"associative"``,
+        ``"chunk"`` or ``"triton"``.
+    :param chunk_size: tokens per chunk of ``chunk``; the result does not depend on it.
+    :param precision: of the Triton kernels' matrix products: ``"auto"``, ``"ieee"``,
+        ``"tf32x3"``, ``"tf32"``. The other backends work in the precision of their dtype.
+    :param check: also look for entries that are not finite, and for a negative ``beta``.
+    :returns: ``o`` in the dtype of ``v``, and the final state or ``None``.
+    :raises ArgumentError: (a ``ValueError``) naming the argument that does not fit.
+    """
+    check_sequences(q, k, v, u, beta)
+    check_options(backend, precision, chunk_size)
+    check_rule(lambda0, gain, refresh_every, refresh_eps)
+    if initial_state is not None:
+        check_state(initial_state, q, v, penalty=True)
+    if check:
+        check_finite(q=q, k=k, v=v, u=u, beta=beta, **_state_tensors(initial_state))
+        check_gate(beta if u is None else None)
+    rule = {"gain": gain, "refresh_every": refresh_every, "refresh_eps": refresh_eps}
+    sequences = (q, k, v, default_direction(k, beta) if u is None else u, beta)
+    name, _ = choose_backend(q, v, backend)
+    start = None if initial_state is None else _symmetric(initial_state)
+    if q.numel() == 0 or v.numel() == 0:
+        o, state = v.clone(), start or empty_state(q, v, lambda0)
+    elif name == "triton":
+        options: dict[str, Any] = {"lambda0": lambda0, "precision": precision, **rule}
+        options |= {"initial_state": start, "output_final_state": output_final_state}
+        o, state = kernels().vla_attention_triton(*sequences, **options)
+    else:
+        start = start or empty_state(q, v, lambda0)
+        o, state = _run_in_torch(name, sequences, start, rule, chunk_size)
+    return o, state if output_final_state else None
+
+
+def default_direction(
+    k: Float[Tensor, "b t h d"], beta: Float[Tensor, "b t h"] | None
+) -> Float[Tensor, "b t h d"]:
+    """``u = √β k``: with it and the rls gain, VLA is exact weighted recursive least squares."""
+    if beta is None:
+        return k
+    root = (beta.to(compute_dtype(k.dtype)) + TINY).sqrt()
+    return (root[..., None] * k).to(k.dtype)
+
+
+def _run_in_torch(
+    name: str,
+    sequences: tuple[Any, ...],
+    start: VLAState,
+    rule: dict[str, Any],
+    chunk_size: int,
+) -> tuple[Tensor, VLAState]:
+    """Scan, associative scan or chunk, in the dtype of the state."""
+    q, k, v, u, beta = (x if x is None else x.to(start.S.dtype) for x in sequences)
+    if name == "chunk":
+        o, state = chunk_vla(q, k, v, u, beta, start, chunk_size=chunk_size, **rule)
+    else:
+        loop = scan if name == "scan" else associative_scan
+        o, state = loop(q, k, v, u, beta, start, **rule)
+    return o.to(sequences[2].dtype), state
+
+
+def _symmetric(state: VLAState) -> VLAState:
+    """The state with ``A`` symmetric to the last bit, which every backend may then rely on."""
+    assert state.A is not None
+    return state._replace(A=(state.A + state.A.mT) / 2)
+
+
+def _state_tensors(state: VLAState | None) -> dict[str, Tensor | None]:
+    return {} if state is None else {"initial_state.S": state.S, "initial_state.A": state.A}
