@@ -107,12 +107,12 @@ def _run_in_torch(
     chunk_size: int,
 ) -> tuple[Tensor, VLAState]:
     """Scan, associative scan or chunk, in the dtype of the state."""
-    q, k, v, u, beta = (x if x is None else x.to(start.S.dtype) for x in sequences)
+    wide: list[Any] = [x if x is None else x.to(start.S.dtype) for x in sequences]
     if name == "chunk":
-        o, state = chunk_vla(q, k, v, u, beta, start, chunk_size=chunk_size, **rule)
+        o, state = chunk_vla(*wide, start, chunk_size=chunk_size, **rule)
     else:
         loop = scan if name == "scan" else associative_scan
-        o, state = loop(q, k, v, u, beta, start, **rule)
+        o, state = loop(*wide, start, **rule)
     return o.to(sequences[2].dtype), state
 
 

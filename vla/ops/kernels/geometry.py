@@ -1,0 +1,362 @@
+"""The A part: write directions from keys, and its adjoint.
+
+Without refresh a sequence is cut into segments. ``M`` at each segment start is a prefix sum of
+Gram matrices, its inverse starts ``A`` there, and segments run in parallel; inside one, ``A`` walks
+through chunks in registers (math in README.md beside this file).
+"""
+
+import triton
+import triton.language as tl
+
+from vla.ops.kernels.common import (
+    chunk_bounds,
+    eliminate,
+    mm,
+    put_rows,
+    put_scalars,
+    put_square,
+    rows,
+    scalars,
+    square,
+)
+
+
+@triton.jit
+def gram_kernel(
+    X, Beta, M,
+    sx_b, sx_t, sx_h, sb_b, sb_t, sb_h,
+    T, H, segment, n_segments,
+    D: tl.constexpr, C: tl.constexpr, HAS_BETA: tl.constexpr, PREC: tl.constexpr,
+):  # fmt: skip
+    """``M[head, s] = Σ b x xᵀ`` over segment ``s``, float64 sums of float32 products."""
+    head, s = tl.program_id(0), tl.program_id(1)
+    b, h = (head // H).to(tl.int64), (head % H).to(tl.int64)
+    X += b * sx_b + h * sx_h
+    Beta += b * sb_b + h * sb_h
+    acc = tl.zeros((D, D), dtype=tl.float64)
+    for first in range(s * segment, tl.minimum((s + 1) * segment, T), C):
+        x = rows(X, first, sx_t, T - first, C, D).to(tl.float32)
+        y = x
+        if HAS_BETA:
+            y = x * scalars(Beta, first, sb_t, T - first, C)[:, None]
+        acc += mm(tl.trans(x), y, PREC).to(tl.float64)
+    put_square(M + (head * n_segments + s).to(tl.int64) * D * D, acc, D)
+
+
+@triton.jit
+def prefix_kernel(
+    M, First,
+    n, size,
+    REVERSE: tl.constexpr, HAS_FIRST: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """In place, ``M[head, s] ← First[head] + Σ M[head, r]`` over ``r < s`` (``r > s`` reversed)."""
+    head = tl.program_id(0).to(tl.int64)
+    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), dtype=M.dtype.element_ty)
+    if HAS_FIRST:
+        total += tl.load(First + head * size + cols).to(M.dtype.element_ty)
+    for i in range(n):
+        s = n - 1 - i if REVERSE else i
+        place = M + (head * n + s) * size + cols
+        here = tl.load(place)
+        tl.store(place, total)
+        total += here
+
+
+@triton.jit
+def inverse_kernel(
+    X, Y,
+    shift, scale, plus,
+    D: tl.constexpr,
+):  # fmt: skip
+    """``Y = plus I + scale (X + shift I)⁻¹`` for symmetric positive definite ``X``, in float64.
+
+    The sweep operator: symmetric, in place, no pivoting needed.
+    """
+    pid = tl.program_id(0).to(tl.int64)
+    i = tl.arange(0, D)
+    eye = tl.where(i[:, None] == i[None, :], 1.0, 0.0).to(tl.float64)
+    A = square(X + pid * D * D, D).to(tl.float64) + shift.to(tl.float64) * eye
+    for j in range(D):
+        col = tl.sum(tl.where(i[None, :] == j, A, 0.0), axis=1)
+        row = tl.sum(tl.where(i[:, None] == j, A, 0.0), axis=0)
+        pivot = tl.sum(tl.where(i == j, col, 0.0), axis=0)
+        inv = 1.0 / pivot
+        swept = A - (col * inv)[:, None] * row[None, :]
+        swept = tl.where(i[:, None] == j, (row * inv)[None, :], swept)
+        swept = tl.where(i[None, :] == j, (col * inv)[:, None], swept)
+        A = tl.where((i[:, None] == j) & (i[None, :] == j), -inv, swept)
+    result = plus.to(tl.float64) * eye - scale.to(tl.float64) * A
+    put_square(Y + pid * D * D, result, D)
+
+
+@triton.jit
+def reciprocal(x):
+    """``1/x``, and 0 where ``x`` is 0."""
+    return tl.where(x == 0.0, 0.0, 1.0 / tl.where(x == 0.0, 1.0, x))
+
+
+@triton.jit
+def start_of_segment(A0, lambda0, index, D: tl.constexpr, HAS_A0: tl.constexpr):
+    """``A`` where a segment begins: stored, or ``I/λ0``."""
+    if HAS_A0:
+        A = square(A0 + index.to(tl.int64) * D * D, D).to(tl.float32)
+    else:
+        i = tl.arange(0, D)
+        A = tl.where(i[:, None] == i[None, :], 1.0 / lambda0, 0.0).to(tl.float32)
+    return A
+
+
+@triton.jit
+def alpha_rows(
+    k, A, z, weight, delta, refreshes, valid, eps,
+    C: tl.constexpr, HAS_U: tl.constexpr, REFRESH: tl.constexpr, PREC: tl.constexpr,
+):  # fmt: skip
+    """``α_t = A_t k_t`` of a chunk whose Sherman-Morrison vectors are ``z``."""
+    r = tl.arange(0, C)
+    if HAS_U:
+        later = r[:, None] >= r[None, :]
+        kz = tl.where(later, mm(k, tl.trans(z), PREC) * weight[None, :], 0.0)
+        alpha = mm(k, A, PREC) - mm(kz, z, PREC)
+    else:
+        alpha = z / delta[:, None]
+    if REFRESH:
+        last = (r == valid - 1) & refreshes
+        alpha += tl.where(last[:, None], eps * k, 0.0)
+    return alpha
+
+
+@triton.jit
+def forward_kernel(
+    K, U, Beta, A0, G, Z, Delta, A_end,
+    sk_b, sk_t, sk_h, su_b, su_t, su_h, sb_b, sb_t, sb_h,
+    T, H, n_segments, first_chunk, chunks, chunks_per_segment,
+    phase, length, period, per_period, lambda0, eps,
+    D: tl.constexpr, C: tl.constexpr, GAIN: tl.constexpr,
+    HAS_U: tl.constexpr, HAS_BETA: tl.constexpr, HAS_A0: tl.constexpr, REFRESH: tl.constexpr,
+    SAVE: tl.constexpr, PREC: tl.constexpr,
+):  # fmt: skip
+    """Write directions ``g = β α̂`` of every token; ``z`` and ``δ`` for the backward pass.
+
+    One program walks one segment of one head.
+    """
+    head, s = tl.program_id(0), tl.program_id(1)
+    b, h = (head // H).to(tl.int64), (head % H).to(tl.int64)
+    K += b * sk_b + h * sk_h
+    U += b * su_b + h * su_h
+    Beta += b * sb_b + h * sb_h
+    G += (b * T * H + h) * D
+    Z += (b * T * H + h) * D
+    Delta += b * T * H + h
+    i = tl.arange(0, D)
+    A = start_of_segment(A0, lambda0, head * n_segments + s, D, HAS_A0)
+    begin = first_chunk + s * chunks_per_segment
+    for c in range(begin, tl.minimum(begin + chunks_per_segment, first_chunk + chunks)):
+        t, end, refreshes = chunk_bounds(c, phase, T, length, period, per_period, REFRESH)
+        valid = end - t
+        k = rows(K, t, sk_t, valid, C, D).to(tl.float32)
+        if HAS_BETA:
+            gate = scalars(Beta, t, sb_t, valid, C)
+        else:
+            gate = tl.full((C,), 1.0, tl.float32)
+        if HAS_U:
+            x = rows(U, t, su_t, valid, C, D).to(tl.float32)
+            w = tl.full((C,), 1.0, tl.float32)
+        else:
+            x = k
+            w = gate
+        P = mm(x, A, PREC)
+        delta, F = eliminate(mm(P, tl.trans(x), PREC), w, C)
+        z = mm(F, P, PREC)
+        weight = w / delta
+        alpha = alpha_rows(k, A, z, weight, delta, refreshes, valid, eps, C, HAS_U, REFRESH, PREC)
+        if GAIN == "unit":
+            alpha *= reciprocal(tl.sqrt(tl.sum(alpha * alpha, axis=1)))[:, None]
+        elif GAIN == "oblique":
+            alpha *= reciprocal(tl.sum(alpha * k, axis=1))[:, None]
+        put_rows(G, alpha * gate[:, None], t, H * D, valid, C, D)
+        if SAVE:
+            put_rows(Z, z, t, H * D, valid, C, D)
+            put_scalars(Delta, delta, t, H, valid, C)
+        A -= mm(tl.trans(z * weight[:, None]), z, PREC)
+        if REFRESH:
+            A += tl.where((i[:, None] == i[None, :]) & refreshes, eps, 0.0)
+    if s == n_segments - 1:
+        put_square(A_end + head.to(tl.int64) * D * D, A, D)
+
+
+@triton.jit
+def adjoint_kernel(
+    K, U, Beta, A0, Z, Delta, dG, Alpha, B, Factor, dBeta, R, A_refresh,
+    sk_b, sk_t, sk_h, su_b, su_t, su_h, sb_b, sb_t, sb_h,
+    T, H, n_segments, first_chunk, chunks, chunks_per_segment, n_refresh,
+    phase, length, period, per_period, lambda0, eps,
+    D: tl.constexpr, C: tl.constexpr, GAIN: tl.constexpr,
+    HAS_U: tl.constexpr, HAS_BETA: tl.constexpr, HAS_A0: tl.constexpr, REFRESH: tl.constexpr,
+    SUM: tl.constexpr, PREC: tl.constexpr, PREC_A: tl.constexpr,
+):  # fmt: skip
+    """``b_t = A_t dα_t``: the forward operator applied to the adjoint of α.
+
+    Stores α and b, the gate's gradient through ``g = β α̂``, for the oblique gain the factor of α
+    in ``dk``, with ``SUM`` the segment's total of ``bᵀα + αᵀb``, and ``A`` after each refresh.
+    """
+    head, s = tl.program_id(0), tl.program_id(1)
+    b, h = (head // H).to(tl.int64), (head % H).to(tl.int64)
+    K += b * sk_b + h * sk_h
+    U += b * su_b + h * su_h
+    Beta += b * sb_b + h * sb_h
+    wide = (b * T * H + h) * D
+    Z += wide
+    dG += wide
+    Alpha += wide
+    B += wide
+    Delta += b * T * H + h
+    Factor += b * T * H + h
+    dBeta += b * T * H + h
+    i = tl.arange(0, D)
+    r = tl.arange(0, C)
+    A = start_of_segment(A0, lambda0, head * n_segments + s, D, HAS_A0)
+    total = tl.zeros((D, D), dtype=tl.float32)
+    begin = first_chunk + s * chunks_per_segment
+    for c in range(begin, tl.minimum(begin + chunks_per_segment, first_chunk + chunks)):
+        t, end, refreshes = chunk_bounds(c, phase, T, length, period, per_period, REFRESH)
+        valid = end - t
+        k = rows(K, t, sk_t, valid, C, D).to(tl.float32)
+        z = rows(Z, t, H * D, valid, C, D)
+        delta = scalars(Delta, t, H, valid, C)
+        delta = tl.where(r < valid, delta, 1.0)
+        if HAS_BETA:
+            gate = scalars(Beta, t, sb_t, valid, C)
+        else:
+            gate = tl.full((C,), 1.0, tl.float32)
+        if HAS_U:
+            weight = 1.0 / delta
+        else:
+            weight = gate / delta
+        alpha = alpha_rows(k, A, z, weight, delta, refreshes, valid, eps, C, HAS_U, REFRESH, PREC_A)
+        dg = rows(dG, t, H * D, valid, C, D)
+        if GAIN == "unit":
+            norm = reciprocal(tl.sqrt(tl.sum(alpha * alpha, axis=1)))
+            unit = alpha * norm[:, None]
+            along = tl.sum(unit * dg, axis=1)
+            dalpha = (dg - unit * along[:, None]) * (norm * gate)[:, None]
+            dgate = along
+        elif GAIN == "oblique":
+            norm = reciprocal(tl.sum(alpha * k, axis=1))
+            along = tl.sum(alpha * dg, axis=1) * norm
+            dalpha = (dg - k * along[:, None]) * (norm * gate)[:, None]
+            put_scalars(Factor, -along * norm * gate, t, H, valid, C)
+            dgate = along
+        else:
+            dalpha = dg * gate[:, None]
+            dgate = tl.sum(alpha * dg, axis=1)
+        if HAS_BETA:
+            put_scalars(dBeta, dgate, t, H, valid, C)
+        later = r[:, None] >= r[None, :]
+        dz = tl.where(later, mm(dalpha, tl.trans(z), PREC) * weight[None, :], 0.0)
+        adj = mm(dalpha, A, PREC) - mm(dz, z, PREC)
+        if REFRESH:
+            last = (r == valid - 1) & refreshes
+            adj += tl.where(last[:, None], eps * dalpha, 0.0)
+        put_rows(Alpha, alpha, t, H * D, valid, C, D)
+        put_rows(B, adj, t, H * D, valid, C, D)
+        if SUM:
+            total += mm(tl.trans(adj), alpha, PREC)
+        A -= mm(tl.trans(z * weight[:, None]), z, PREC_A)
+        if REFRESH:
+            A += tl.where((i[:, None] == i[None, :]) & refreshes, eps, 0.0)
+            if refreshes:
+                place = (head * n_refresh + c // per_period).to(tl.int64) * D * D
+                put_square(A_refresh + place, A, D)
+    if SUM:
+        total += tl.trans(total)
+        put_square(R + (head * n_segments + s).to(tl.int64) * D * D, total, D)
+
+
+@triton.jit
+def reverse_kernel(
+    K, U, Beta, Alpha, B, Factor, dK, dU, dBeta, R, J, R_begin, dK_out, dBeta_out,
+    sk_b, sk_t, sk_h, su_b, su_t, su_h, sb_b, sb_t, sb_h,
+    T, H, n_segments, first_chunk, chunks, chunks_per_segment, n_refresh,
+    phase, length, period, per_period,
+    D: tl.constexpr, C: tl.constexpr, HAS_U: tl.constexpr, HAS_BETA: tl.constexpr,
+    HAS_R: tl.constexpr, HAS_FACTOR: tl.constexpr, REFRESH: tl.constexpr, PREC: tl.constexpr,
+):  # fmt: skip
+    """Reverse-time linear attention: ``y_t = x_t Σ_{s ≥ t} (b_sᵀα_s + α_sᵀb_s)``.
+
+    ``du = −y`` where ``u`` was given; otherwise ``x = k``, ``dk −= β y`` and ``dβ −= k·y/2``.
+    """
+    head, s = tl.program_id(0), tl.program_id(1)
+    b, h = (head // H).to(tl.int64), (head % H).to(tl.int64)
+    wide = (b * T * H + h) * D
+    K += b * sk_b + h * sk_h
+    U += b * su_b + h * su_h
+    Beta += b * sb_b + h * sb_h
+    Alpha += wide
+    B += wide
+    dK += wide
+    dU += wide
+    dK_out += wide
+    Factor += b * T * H + h
+    dBeta += b * T * H + h
+    dBeta_out += b * T * H + h
+    r = tl.arange(0, C)
+    if HAS_R:
+        state = square(R + (head * n_segments + s).to(tl.int64) * D * D, D).to(tl.float32)
+    else:
+        state = tl.zeros((D, D), dtype=tl.float32)
+    begin = first_chunk + s * chunks_per_segment
+    count = tl.minimum(begin + chunks_per_segment, first_chunk + chunks) - begin
+    for back in range(count):
+        c = begin + count - 1 - back
+        t, end, refreshes = chunk_bounds(c, phase, T, length, period, per_period, REFRESH)
+        valid = end - t
+        k = rows(K, t, sk_t, valid, C, D).to(tl.float32)
+        if HAS_U:
+            x = rows(U, t, su_t, valid, C, D).to(tl.float32)
+        else:
+            x = k
+        alpha = rows(Alpha, t, H * D, valid, C, D)
+        adj = rows(B, t, H * D, valid, C, D)
+        dk = rows(dK, t, H * D, valid, C, D) + adj.to(tl.float32)
+        if HAS_FACTOR:
+            dk += alpha.to(tl.float32) * scalars(Factor, t, H, valid, C)[:, None]
+        if REFRESH:
+            last = (r == valid - 1) & refreshes
+            if refreshes:
+                a_last = tl.sum(tl.where(last[:, None], alpha.to(tl.float32), 0.0), axis=0)
+                b_last = tl.sum(tl.where(last[:, None], adj.to(tl.float32), 0.0), axis=0)
+                state += b_last[:, None] * a_last[None, :] + a_last[:, None] * b_last[None, :]
+                place = (head * n_refresh + c // per_period).to(tl.int64) * D * D
+                across = square(J + place, D)
+                state = mm(mm(across, state, PREC), across, PREC)
+            alpha = tl.where(last[:, None], 0.0, alpha)
+            adj = tl.where(last[:, None], 0.0, adj)
+        later = r[:, None] <= r[None, :]
+        xa = tl.where(later, mm(x, tl.trans(alpha), PREC), 0.0)
+        xb = tl.where(later, mm(x, tl.trans(adj), PREC), 0.0)
+        y = mm(x, state, PREC)
+        y = mm_pair(xa, adj, xb, alpha, y, PREC)
+        if HAS_U:
+            put_rows(dU, -y, t, H * D, valid, C, D)
+            put_rows(dK_out, dk, t, H * D, valid, C, D)
+            if HAS_BETA:
+                put_scalars(dBeta_out, scalars(dBeta, t, H, valid, C), t, H, valid, C)
+        elif HAS_BETA:
+            gate = scalars(Beta, t, sb_t, valid, C)
+            dgate = scalars(dBeta, t, H, valid, C) - 0.5 * tl.sum(k * y, axis=1)
+            put_rows(dK_out, dk - y * gate[:, None], t, H * D, valid, C, D)
+            put_scalars(dBeta_out, dgate, t, H, valid, C)
+        else:
+            put_rows(dK_out, dk - y, t, H * D, valid, C, D)
+        state = mm_pair(tl.trans(adj), alpha, tl.trans(alpha), adj, state, PREC)
+    if s == 0:
+        put_square(R_begin + head.to(tl.int64) * D * D, state, D)
+
+
+@triton.jit
+def mm_pair(a, b, c, d, acc, PREC: tl.constexpr):
+    """``acc + a @ b + c @ d``."""
+    acc += mm(a, b, PREC)
+    acc += mm(c, d, PREC)
+    return acc
