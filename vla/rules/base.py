@@ -112,6 +112,14 @@ class Rule(ABC):
         """A raw key or query as this rule uses it."""
         return x
 
+    def weight_of(self, token: Token) -> Float[Tensor, "*b"] | None:
+        """Weight of the token's pair in the least-squares problem the rule is held against.
+
+        ``None`` is 1: the gate of most rules is a step size or a decay, not a weight.
+        """
+        del token
+        return None
+
     def with_(self, **settings: Any) -> Self:
         """The same rule with some settings changed."""
         return dataclasses.replace(self, **settings)
@@ -137,7 +145,10 @@ def transition(write: Write) -> Float[Tensor, "*b d d"]:
 
 
 def matvec(m: Float[Tensor, "*b r c"], x: Float[Tensor, "*b c"]) -> Float[Tensor, "*b r"]:
-    """Batched matrix times vector."""
+    """Batched matrix times vector. Leading axes broadcast."""
+    if x.ndim > 1 and m.ndim > 2 and m.shape[-3] == 1:
+        # Many vectors for one matrix, as in a recall of every pair: one product, no copies of m.
+        return x @ m[..., 0, :, :].mT
     return (m @ x[..., None])[..., 0]
 
 

@@ -55,10 +55,13 @@ class RLS(Rule):
     def features_of(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
         return feature_map(x, self.features, unit=self.normalise_key)
 
+    def weight_of(self, token: Token) -> Float[Tensor, "*b"]:
+        return torch.full_like(token.k[..., 0], self.beta) if token.beta is None else token.beta
+
     def step(self, state: State, token: Token) -> State:
         assert state.A is not None
         k = self.features_of(token.k)
-        weight = torch.full_like(k[..., 0], self.beta) if token.beta is None else token.beta
+        weight = self.weight_of(token)
         z = matvec(state.A, k)
         delta = 1 + weight * dot(k, z)
         gain = (weight / delta)[..., None] * z

@@ -111,6 +111,9 @@ class VLA(Rule):
     def features_of(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
         return feature_map(x, self.features, unit=self.normalise_key)
 
+    def weight_of(self, token: Token) -> Float[Tensor, "*b"] | None:
+        return token.beta if self.direction == "weighted" and self.gated else None
+
     def step(self, state: State, token: Token) -> State:
         assert state.A is not None
         assert state.z is not None
@@ -119,7 +122,8 @@ class VLA(Rule):
         A, delta = self._next_inverse(state, u)
         gain = self._gain(A if self.update == "post" else state.A, k, token)
         error = token.v - matvec(state.S, k)
-        write = Write(k=k, v=token.v, error=error, gain=gain, u=u, delta=delta)
+        raised = u if self.adaptive else None
+        write = Write(k=k, v=token.v, error=error, gain=gain, u=raised, delta=delta)
         S = state.S + outer(error, gain)
         return State(S=S, A=A, z=state.z + k, step=state.step + 1, write=write)
 

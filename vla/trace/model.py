@@ -1,4 +1,4 @@
-"""Run rules over one stream and keep what every figure needs."""
+"""What a trace holds: the contract between recording and every figure."""
 
 from __future__ import annotations
 

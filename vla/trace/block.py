@@ -1,0 +1,215 @@
+"""Step one rule through some tokens and collect what it did, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from vla.rules import Rule, State, Token, Write
+from vla.rules.base import matvec, outer
+from vla.tokens import Stream
+from vla.typing import Bool, Float, Tensor
+
+
+@dataclass
+class Block:
+    """Rows ``first …`` of a lane; vectors of queries are NaN, matrices are as they stood."""
+
+    first: int
+    S: Float[Tensor, "m dv d"]
+    A: Float[Tensor, "m d d"] | None
+    before: Float[Tensor, "dv d"]
+    """S ahead of the first row."""
+    writes: Bool[Tensor, "m"]
+    k: Float[Tensor, "m d"]
+    u: Float[Tensor, "m d"]
+    gain: Float[Tensor, "m d"]
+    v: Float[Tensor, "m dv"]
+    error: Float[Tensor, "m dv"]
+    delta: Float[Tensor, "m"]
+    decay: Float[Tensor, "m r"]
+    """One factor a step, or one for every value row."""
+    taken: Bool[Tensor, "m"]
+    """Whether the transition subtracts ``k gainᵀ``."""
+    weight: Float[Tensor, "m"]
+    read: Float[Tensor, "m dv"]
+    recall: Float[Tensor, "j p"]
+    """A row for each kept step of the block, a column for each pair of the whole stream."""
+
+
+class Runner:
+    """One rule on one stream: carries the state from block to block.
+
+    Reads of a whole block go through ``rule.read`` as one batch. ``looped`` reads step by step: for
+    rules that keep a growing cache, or whose reads don't batch over states.
+    """
+
+    def __init__(
+        self, rule: Rule, stream: Stream, pairs: Tensor, dtype: torch.dtype, looped: bool = False
+    ) -> None:
+        self.rule, self.stream = rule, stream.to(dtype)
+        self.pairs = pairs
+        self.state = rule.init(stream.d, stream.d_v, dtype=dtype)
+        self.looped = looped or self.state.cache is not None or type(self.state) is not State
+        self.batches = True
+        """Turns False when a batched read is found to differ from a read of one state."""
+        self._keys, self._values = self.stream.k[pairs], self.stream.v[pairs].double()
+
+    def token(self, t: int) -> Token:
+        """Token ``t`` of the stream as rules take it."""
+        s = self.stream
+        return Token(s.k[t], s.v[t], None if s.beta is None else s.beta[t], s.u[t])
+
+    def advance(self, start: int, stop: int, kept: Sequence[int]) -> Block:
+        """Step through tokens ``start … stop − 1``; recall is measured at the ``kept`` steps."""
+        before = self.state.S.clone()
+        states, written, reads, recalls = [], [], [], []
+        row = self.state._replace(S=before)
+        wanted = set(kept)
+        for t in range(start, stop):
+            if self.stream.writes[t]:
+                token, old = self.token(t), self.state
+                self.state = self.rule.step(old, token)
+                row = _own_copy(self.state, old)
+                written.append((t - start, _what_it_did(self.rule, old, row, token)))
+            states.append(row if not self.looped else row._replace(cache=None))
+            if self.looped:
+                reads.append(self.rule.read(self.state, self.stream.q[t]))
+                if t + 1 in wanted:
+                    recalls.append(self._recall(_lead(self.state), t + 1))
+        stacked = _stack(states)
+        if not self.looped:
+            reads = [self._read(stacked, start, stop)]
+            rows = torch.tensor([step - start - 1 for step in kept], dtype=torch.long)
+            recalls = self._recalls(stacked, rows, start)
+        else:
+            reads = [torch.stack(reads)]
+        return self._block(
+            start, before, stacked, written, reads[0], _cat(recalls, len(self.pairs))
+        )
+
+    def _read(self, states: State, start: int, stop: int) -> Tensor:
+        answers = self.rule.read(states, self.stream.q[start:stop])
+        single = self.rule.read(self.state, self.stream.q[stop - 1])
+        close = torch.allclose(answers[-1], single, rtol=1e-2, atol=1e-6, equal_nan=True)
+        self.batches = self.batches and close
+        return answers
+
+    def _recalls(self, states: State, rows: Tensor, start: int) -> list[Tensor]:
+        # A few steps at a time, so that all answers of a batch stay in the processor's cache.
+        size = max(1, 200_000 // max(1, self._values.numel()))
+        return [
+            self._recall(_lead(_rows(states, part)), start + 1 + int(part[-1]))
+            for part in rows.split(size)
+            if len(part)
+        ]
+
+    def _recall(self, states: State, last: int) -> Tensor:
+        """Relative error of every pair in every state; pairs not written by ``last`` are NaN."""
+        count = int((self.pairs < last).sum())
+        errors = torch.full((len(states.S), len(self.pairs)), torch.nan, dtype=torch.float64)
+        if count:
+            values = self._values[:count]
+            gap = self.rule.read(states, self._keys[:count]).double() - values
+            errors[:, :count] = gap.norm(dim=-1) / values.norm(dim=-1)
+        return errors
+
+    def _block(
+        self,
+        start: int,
+        before: Tensor,
+        states: State,
+        written: list[tuple[int, Write]],
+        read: Tensor,
+        recall: Tensor,
+    ) -> Block:
+        size, d, d_v = len(states.S), self.stream.d, self.stream.d_v
+        writes = self.stream.writes[start : start + size]
+
+        def rows(field: str, width: int) -> Tensor:
+            found = [getattr(write, field) for _, write in written]
+            out = torch.full((size, width), torch.nan, dtype=torch.float64)
+            if found and found[0] is not None:
+                out[writes] = torch.stack(found).double().reshape(-1, width)
+            return out
+
+        decays = [_decay(write) for _, write in written]
+        width = max((x.numel() for x in decays), default=1)
+        decay = torch.ones(size, width, dtype=torch.float64)
+        if decays:
+            decay[writes] = torch.stack([x.reshape(-1).expand(width) for x in decays])
+        taken = torch.zeros(size, dtype=torch.bool)
+        taken[writes] = torch.tensor([write.residual for _, write in written], dtype=torch.bool)
+        return Block(
+            first=start + 1, S=states.S.double(), before=before.double(), writes=writes,
+            A=None if states.A is None else states.A.double(),
+            k=rows("k", d), u=rows("u", d), gain=rows("gain", d),
+            v=rows("v", d_v), error=rows("error", d_v), delta=rows("delta", 1)[:, 0],
+            decay=decay, taken=taken, weight=self._weights(start, start + size),
+            read=read.double(), recall=recall,
+        )  # fmt: skip
+
+    def _weights(self, start: int, stop: int) -> Tensor:
+        s = self.stream
+        beta = None if s.beta is None else s.beta[start:stop]
+        weight = self.rule.weight_of(Token(s.k[start:stop], s.v[start:stop], beta))
+        given = torch.ones(stop - start) if weight is None else weight
+        return torch.where(s.writes[start:stop], given.double(), 0.0)
+
+
+def _own_copy(new: State, old: State) -> State:
+    """A rule from outside may change its matrices in place; recorded rows mustn't change with them."""
+    if new.S is not old.S and (new.A is None or new.A is not old.A):
+        return new
+    return new._replace(S=new.S.clone(), A=None if new.A is None else new.A.clone())
+
+
+def _what_it_did(rule: Rule, old: State, new: State, token: Token) -> Write:
+    """The step's own account, or one worked out from the states when the rule gives none."""
+    if new.write is not None and new.write is not old.write:
+        return new.write
+    k = rule.features_of(token.k)
+    error = token.v - matvec(old.S, k)
+    change = new.S - old.S
+    gain = matvec(change.mT, error) / (error * error).sum()
+    off = (change - outer(error, gain)).norm()
+    # Only a change of rank one along the residual has a gain; its transition stays unknown.
+    gain = gain if bool(off <= 1e-6 * change.norm()) else torch.full_like(gain, torch.nan)
+    return Write(k=k, v=token.v, error=error, gain=gain, decay=torch.full_like(k[0], torch.nan))
+
+
+def _decay(write: Write) -> Tensor:
+    return torch.ones(1, dtype=torch.float64) if write.decay is None else write.decay.double()
+
+
+def _stack(states: list[State]) -> State:
+    def together(name: str) -> Tensor | None:
+        rows = [getattr(state, name) for state in states]
+        return None if rows[0] is None else torch.stack(rows)
+
+    S = torch.stack([state.S for state in states])
+    return State(S=S, A=together("A"), z=together("z"))
+
+
+def _rows(states: State, index: Tensor) -> State:
+    A, z = (None if x is None else x[index] for x in (states.A, states.z))
+    return State(S=states.S[index], A=A, z=z)
+
+
+def _lead(state: State) -> State:
+    """A state with an axis more, so that it meets a row of queries; alone or one for each step."""
+    single = state.S.ndim == 2
+
+    def wide(x: Tensor | None, rank: int) -> Tensor | None:
+        return None if x is None else x.reshape(-1, 1, *x.shape[x.ndim - rank :])
+
+    if not single:
+        return State(S=state.S[:, None], A=wide(state.A, 2), z=wide(state.z, 1))
+    cache = None if state.cache is None else (state.cache[0][None], state.cache[1][None])
+    return state._replace(S=state.S[None], A=wide(state.A, 2), z=wide(state.z, 1), cache=cache)
+
+
+def _cat(rows: list[Tensor], width: int) -> Tensor:
+    return torch.cat(rows) if rows else torch.empty(0, width, dtype=torch.float64)
