@@ -116,7 +116,7 @@ def _entry(part: str) -> Entry:
 
 
 def _word(raw: str, part: str) -> str:
-    """One clean word: composed Unicode, single spaces. The same word typed twice must compare equal."""
+    """One clean word: composed Unicode, single spaces, so that equal words compare equal."""
     if not raw.strip():
         raise ArgumentError("pairs", part, "a word after the question mark")
     for character in raw.replace("\t", " "):

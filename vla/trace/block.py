@@ -80,15 +80,14 @@ class Runner:
                 if t + 1 in wanted:
                     recalls.append(self._recall(_lead(self.state), t + 1))
         stacked = _stack(states)
-        if not self.looped:
-            reads = [self._read(stacked, start, stop)]
+        if self.looped:
+            read = torch.stack(reads)
+        else:
+            read = self._read(stacked, start, stop)
             rows = torch.tensor([step - start - 1 for step in kept], dtype=torch.long)
             recalls = self._recalls(stacked, rows, start)
-        else:
-            reads = [torch.stack(reads)]
-        return self._block(
-            start, before, stacked, written, reads[0], _cat(recalls, len(self.pairs))
-        )
+        recall = _cat(recalls, len(self.pairs))
+        return self._block(start, before, stacked, written, read, recall)
 
     def _read(self, states: State, start: int, stop: int) -> Tensor:
         answers = self.rule.read(states, self.stream.q[start:stop])
@@ -160,7 +159,7 @@ class Runner:
 
 
 def _own_copy(new: State, old: State) -> State:
-    """A rule from outside may change its matrices in place; recorded rows mustn't change with them."""
+    """A rule from outside may change its matrices in place; recorded rows must stay."""
     if new.S is not old.S and (new.A is None or new.A is not old.A):
         return new
     return new._replace(S=new.S.clone(), A=None if new.A is None else new.A.clone())

@@ -158,7 +158,7 @@ def _restore(value: Any, arrays: dict[str, Array]) -> Any:
         return torch.from_numpy(arrays[value["tensor"]]).to(getattr(torch, value["dtype"]))
     if "array" in value:
         return arrays[value["array"]]
-    return value["dict"] if "dict" in value else value
+    return value["dict"]
 
 
 def _fields(record: dict[str, Any], arrays: dict[str, Array]) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def transition_norm(
 def ridge_solutions(
     moments: Float[Tensor, "m d d"], targets: Float[Tensor, "m dv d"]
 ) -> Float[Tensor, "m dv d"]:
-    """``S* = (Σ w v kᵀ) (λ0 I + Σ w k kᵀ)⁻¹`` by Cholesky; NaN where that isn't positive definite."""
+    """``S* = (Σ w v kᵀ) (λ0 I + Σ w k kᵀ)⁻¹`` by Cholesky; NaN where that fails."""
     factor, failed = torch.linalg.cholesky_ex(moments)
     solved = torch.cholesky_solve(targets.mT, factor).mT
     return torch.where(failed[:, None, None] == 0, solved, torch.nan)

@@ -311,7 +311,8 @@ def _live_mean(clock: _Clock, recall: Array) -> Array:
 
 
 def _overwritten_at(stream: Stream, pairs: Tensor) -> Array:
-    replaced, last = np.full(len(pairs), -1, dtype=np.int64), {}
+    replaced = np.full(len(pairs), -1, dtype=np.int64)
+    last: dict[int, int] = {}
     ids = stream.key_id.tolist()
     for column, token in enumerate(pairs.tolist()):
         if ids[token] in last:
