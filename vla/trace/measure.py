@@ -17,7 +17,7 @@ def on_finite(
     measure: Callable[[Tensor], Tensor], matrices: Float[Tensor, "m r c"], width: int
 ) -> Float[Tensor, "m w"]:
     """``measure`` of every finite matrix, ``width`` numbers each; NaN rows for the others."""
-    fine = matrices.isfinite().all(-1).all(-1)
+    fine = matrices.flatten(1).sum(-1).isfinite()
     result = matrices.new_full((len(matrices), width), torch.nan)
     if fine.any():
         result[fine] = measure(matrices[fine]).reshape(-1, width)

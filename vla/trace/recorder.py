@@ -222,12 +222,24 @@ class _Tape:
         closed = [measure.transition_norm(decay, k, gain) for decay in extremes.T]
         self.rows["spectral_closed"][at] = torch.stack(closed).amax(0).numpy()
         local = torch.from_numpy(here - block.first)
+        if not block.taken.any() and len(self.product) == 1 == block.decay.shape[1]:
+            self._plain_decay(block, here)
+            return
         self.rows["spectral_svd"][here] = _measured(extremes[local], k[local], gain[local]).numpy()
         products = self._products(block.decay.numpy(), k.numpy(), gain.numpy(), set(local.tolist()))
         if products:
             stacked = torch.from_numpy(np.stack(products))
             norms = measure.spectral_norms(stacked.flatten(0, 1)).reshape(stacked.shape[:2])
             self.rows["product_norm"][here] = norms.amax(-1).numpy()
+
+    def _plain_decay(self, block: Block, here: Array) -> None:
+        """Transitions that only scale, such as linear attention's: nothing to decompose."""
+        decay = block.decay[:, 0].numpy()
+        scales = decay.cumprod()
+        norm = measure.spectral_norms(torch.from_numpy(self.product))[0].item()
+        self.rows["spectral_svd"][here] = np.abs(decay[here - block.first])
+        self.rows["product_norm"][here] = norm * np.abs(scales[here - block.first])
+        self.product = self.product * scales[-1]
 
     def _products(self, decay: Array, k: Array, gain: Array, wanted: set[int]) -> list[Array]:
         if decay.shape[1] > len(self.product) and np.ptp(decay, axis=1).any():
@@ -290,14 +302,15 @@ def _nearest_is_right(clock: _Clock, read: Array, correct: Array) -> Array:
     values = values / np.linalg.norm(values, axis=1, keepdims=True).clip(1e-300)
     column = np.full(clock.n, -1)
     column[clock.pairs.numpy()] = np.arange(len(values))
-    for row, step in enumerate(clock.kept.tolist()):
-        expected = clock.expected[step - 1] if step else -1
-        if expected < 0:
-            continue
-        scores = values[clock.live[row]] @ read[step]
-        own = values[column[expected]] @ read[step]
-        size = np.abs(read[step]).max()
-        correct[step] = int(size > 0 and np.isfinite(own) and own >= scores.max() - 1e-12 * size)
+    expected = np.concatenate([[-1], clock.expected])[clock.kept]
+    for rows in np.array_split(np.flatnonzero(expected >= 0), 1 + len(clock.kept) // 128):
+        steps = clock.kept[rows]
+        answers = read[steps]
+        with np.errstate(invalid="ignore"):
+            scores = np.where(clock.live[rows], answers @ values.T, -np.inf)
+        own = scores[np.arange(len(rows)), column[expected[rows]]]
+        size = np.abs(answers).max(1)
+        correct[steps] = (size > 0) & (own >= scores.max(1) - 1e-12 * size)
     return correct
 
 
