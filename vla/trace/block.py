@@ -99,7 +99,7 @@ class Runner:
     def _recalls(self, states: State, rows: Tensor, start: int) -> list[Tensor]:
         # A few steps at a time, so that the answers of a batch stay in the processor's cache.
         stored = int((self.pairs < start + len(states.S)).sum())
-        size = max(1, 60_000 // max(1, stored * self._values.shape[1]))
+        size = max(1, 300_000 // max(1, stored * self._values.shape[1]))
         return [
             self._recall(_lead(_rows(states, part)), start + 1 + int(part[-1]))
             for part in rows.split(size)

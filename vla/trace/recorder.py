@@ -298,19 +298,18 @@ def _decode(clock: _Clock, read: Array) -> tuple[tuple[str, ...], Array]:
 
 def _nearest_is_right(clock: _Clock, read: Array, correct: Array) -> Array:
     """Unnamed values: right if, of all values stored now, the expected one is nearest in angle."""
-    values = clock.stream.v[clock.pairs].double().numpy()
-    values = values / np.linalg.norm(values, axis=1, keepdims=True).clip(1e-300)
+    values = clock.stream.v[clock.pairs].double()
+    values = values / values.norm(dim=-1, keepdim=True).clamp_min(1e-300)
     column = np.full(clock.n, -1)
     column[clock.pairs.numpy()] = np.arange(len(values))
     expected = np.concatenate([[-1], clock.expected])[clock.kept]
     for rows in np.array_split(np.flatnonzero(expected >= 0), 1 + len(clock.kept) // 128):
         steps = clock.kept[rows]
-        answers = read[steps]
-        with np.errstate(invalid="ignore"):
-            scores = np.where(clock.live[rows], answers @ values.T, -np.inf)
-        own = scores[np.arange(len(rows)), column[expected[rows]]]
-        size = np.abs(answers).max(1)
-        correct[steps] = (size > 0) & (own >= scores.max(1) - 1e-12 * size)
+        answers = torch.from_numpy(read[steps])
+        scores = (answers @ values.mT).where(torch.from_numpy(clock.live[rows]), -torch.inf)
+        own = scores[torch.arange(len(rows)), torch.from_numpy(column[expected[rows]])]
+        size = answers.abs().amax(1)
+        correct[steps] = ((size > 0) & (own >= scores.amax(1) - 1e-12 * size)).numpy()
     return correct
 
 
