@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -30,6 +30,8 @@ class RecallCurve:
     high: tuple[float, ...]
     draws: int
     seed: int
+    reference: bool = False
+    """A computed answer to hold the rules against, not a rule: drawn as open marks."""
 
 
 def gaussian_pairs(
@@ -79,7 +81,8 @@ def ridge_curve(
         for n in _checked(pairs, d, draws)
         for k, v in [gaussian_pairs(n, d, draws=draws, seed=seed)]
     ]
-    return _curve("ridge", "batch ridge", "#56B4E9", d, pairs, errors, seed)
+    curve = _curve("ridge", "batch ridge", "#56B4E9", d, pairs, errors, seed)
+    return replace(curve, reference=True)
 
 
 def _errors_after(rule: Rule, n: int, d: int, draws: int, seed: int) -> Float[Tensor, "b"]:
