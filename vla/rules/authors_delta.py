@@ -41,7 +41,7 @@ class AuthorsDelta(Rule):
         S = gates[..., None] * state.S + outer(error, k)
         return State(S=S, step=state.step + 1, write=write)
 
-    def read(self, state: State, q: Float[Tensor, "*b d"]) -> Float[Tensor, "*b dv"]:
+    def read(self, state: State, q: Float[Tensor, "*#b d"]) -> Float[Tensor, "*#b dv"]:
         return matvec(state.S, feature_map(q, self.query_features, unit=False))
 
     def _row_gates(self, token: Token) -> Float[Tensor, "*b dv"]:

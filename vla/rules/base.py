@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 
@@ -70,6 +70,9 @@ class State(NamedTuple):
     """What the last step did."""
 
 
+_Rule = TypeVar("_Rule", bound="Rule")
+
+
 @dataclass(frozen=True)
 class Rule(ABC):
     """One memory rule: settings in, states out."""
@@ -104,8 +107,11 @@ class Rule(ABC):
     def step(self, state: State, token: Token) -> State:
         """The state after one more token."""
 
-    def read(self, state: State, q: Float[Tensor, "*b d"]) -> Float[Tensor, "*b dv"]:
-        """What the memory answers to ``q``: ``S q`` unless the rule says otherwise."""
+    def read(self, state: State, q: Float[Tensor, "*#b d"]) -> Float[Tensor, "*#b dv"]:
+        """What the memory answers to ``q``: ``S q`` unless the rule says otherwise.
+
+        Leading axes of state and query broadcast: many queries of one state, or of many.
+        """
         return matvec(state.S, self.features_of(q))
 
     def features_of(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
@@ -120,7 +126,7 @@ class Rule(ABC):
         del token
         return None
 
-    def with_(self, **settings: Any) -> Self:
+    def with_(self: _Rule, **settings: Any) -> _Rule:
         """The same rule with some settings changed."""
         return dataclasses.replace(self, **settings)
 
@@ -144,7 +150,7 @@ def transition(write: Write) -> Float[Tensor, "*b d d"]:
     return scaled - (taken if decay.ndim < write.k.ndim else taken[..., None, :, :])
 
 
-def matvec(m: Float[Tensor, "*b r c"], x: Float[Tensor, "*b c"]) -> Float[Tensor, "*b r"]:
+def matvec(m: Float[Tensor, "*#b r c"], x: Float[Tensor, "*#b c"]) -> Float[Tensor, "*#b r"]:
     """Batched matrix times vector. Leading axes broadcast."""
     if x.ndim > 1 and m.ndim > 2 and m.shape[-3] == 1:
         # Many vectors for one matrix, as in a recall of every pair: one product, no copies of m.
@@ -157,6 +163,6 @@ def outer(x: Float[Tensor, "*b r"], y: Float[Tensor, "*b c"]) -> Float[Tensor, "
     return x[..., :, None] * y[..., None, :]
 
 
-def dot(x: Float[Tensor, "*b d"], y: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"]:
+def dot(x: Float[Tensor, "*#b d"], y: Float[Tensor, "*#b d"]) -> Float[Tensor, "*#b"]:
     """Batched inner product."""
     return (x * y).sum(-1)

@@ -57,7 +57,7 @@ class Linear(Rule):
         assert state.z is not None
         return State(S=state.S + outer(token.v, k), z=state.z + k, step=state.step + 1, write=write)
 
-    def read(self, state: State, q: Float[Tensor, "*b d"]) -> Float[Tensor, "*b dv"]:
+    def read(self, state: State, q: Float[Tensor, "*#b d"]) -> Float[Tensor, "*#b dv"]:
         query = self.features_of(q)
         answer = matvec(state.S, query)
         if not self.normalise_read:

@@ -59,7 +59,7 @@ class Softmax(Rule):
         write = Write(k=k, v=token.v, error=token.v, gain=torch.zeros_like(k), residual=False)
         return State(S=state.S, cache=cache, step=state.step + 1, write=write)
 
-    def read(self, state: State, q: Float[Tensor, "*b d"]) -> Float[Tensor, "*b dv"]:
+    def read(self, state: State, q: Float[Tensor, "*#b d"]) -> Float[Tensor, "*#b dv"]:
         assert state.cache is not None
         keys, values = state.cache
         if keys.shape[-2] == 0:

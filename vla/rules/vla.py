@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 
@@ -77,7 +76,7 @@ class VLA(Rule):
         require_positive("floor", self.floor, zero=True)
 
     @classmethod
-    def as_published(cls) -> Self:
+    def as_published(cls) -> VLA:
         """The text: unit ``u`` from the token's projection, unit gain, refresh 20, floor 1e-4."""
         return cls(
             features="elu+1", direction="token", unit_direction=True,
@@ -85,12 +84,12 @@ class VLA(Rule):
         )  # fmt: skip
 
     @classmethod
-    def as_run(cls) -> Self:
+    def as_run(cls) -> VLA:
         """The authors' notebook 07: as published, but ``u`` divided by √d and reads by ``z·q``."""
         return cls.as_published().with_(direction_scale=0.0, normalise_read=True)
 
     @classmethod
-    def exact(cls) -> Self:
+    def exact(cls) -> VLA:
         """Weighted recursive least squares: ``u = √β k`` and the exact gain."""
         return cls(gain="rls", direction="weighted")
 
@@ -127,7 +126,7 @@ class VLA(Rule):
         S = state.S + outer(error, gain)
         return State(S=S, A=A, z=state.z + k, step=state.step + 1, write=write)
 
-    def read(self, state: State, q: Float[Tensor, "*b d"]) -> Float[Tensor, "*b dv"]:
+    def read(self, state: State, q: Float[Tensor, "*#b d"]) -> Float[Tensor, "*#b dv"]:
         query = self.features_of(q)
         answer = matvec(state.S, query)
         if not self.normalise_read:
