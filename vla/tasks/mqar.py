@@ -50,6 +50,8 @@ class _SharedTokens(Task):
     def __post_init__(self) -> None:
         require_integer("vocab", self.vocab, low=2)
         require_integer("pairs", self.pairs, low=1)
+        if isinstance(self.keys, list):
+            object.__setattr__(self, "keys", tuple(self.keys))
         self._settle()
         check_range("keys", self.keys, self.separator)
         check_pairs(self.pairs, self.keys)
