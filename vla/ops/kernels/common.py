@@ -1,14 +1,28 @@
 """Pieces that the kernels share: products in a chosen precision, tiles, chunk bounds, inverses."""
 
+import os
+
 import triton
 import triton.language as tl
+
+# The interpreter's tl.dot does not take bfloat16 operands: there they are rounded, then multiplied
+# as float32, which is the same function.
+INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
+
+
+@triton.jit
+def _rounded(x):
+    return x.to(tl.bfloat16).to(tl.float32)
 
 
 @triton.jit
 def mm(a, b, PREC: tl.constexpr):
     """``a @ b`` with float32 accumulation; ``PREC`` is a tl.dot precision, or "bf16" operands."""
     if PREC == "bf16":
-        return tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))
+        if INTERPRETED:
+            return tl.dot(_rounded(a), _rounded(b))
+        else:
+            return tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))
     else:
         return tl.dot(a.to(tl.float32), b.to(tl.float32), input_precision=PREC)
 
@@ -17,7 +31,10 @@ def mm(a, b, PREC: tl.constexpr):
 def mm_add(a, b, acc, PREC: tl.constexpr):
     """``acc + a @ b``."""
     if PREC == "bf16":
-        return tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16), acc)
+        if INTERPRETED:
+            return acc + tl.dot(_rounded(a), _rounded(b))
+        else:
+            return tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16), acc)
     else:
         return tl.dot(a.to(tl.float32), b.to(tl.float32), acc, input_precision=PREC)
 

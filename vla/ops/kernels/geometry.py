@@ -76,7 +76,7 @@ def inverse_kernel(
     pid = tl.program_id(0).to(tl.int64)
     i = tl.arange(0, D)
     eye = tl.where(i[:, None] == i[None, :], 1.0, 0.0).to(tl.float64)
-    A = square(X + pid * D * D, D).to(tl.float64) + shift.to(tl.float64) * eye
+    A = square(X + pid * D * D, D).to(tl.float64) + shift * eye
     for j in range(D):
         col = tl.sum(tl.where(i[None, :] == j, A, 0.0), axis=1)
         row = tl.sum(tl.where(i[:, None] == j, A, 0.0), axis=0)
@@ -86,7 +86,7 @@ def inverse_kernel(
         swept = tl.where(i[:, None] == j, (row * inv)[None, :], swept)
         swept = tl.where(i[None, :] == j, (col * inv)[:, None], swept)
         A = tl.where((i[:, None] == j) & (i[None, :] == j), -inv, swept)
-    result = plus.to(tl.float64) * eye - scale.to(tl.float64) * A
+    result = plus * eye - scale * A
     put_square(Y + pid * D * D, result, D)
 
 
@@ -197,7 +197,7 @@ def adjoint_kernel(
 ):  # fmt: skip
     """``b_t = A_t dα_t``: the forward operator applied to the adjoint of α.
 
-    Stores α and b, the gate's gradient through ``g = β α̂``, for the oblique gain the factor of α
+    Stores b (and α, where it is more than ``z/δ``), the gate's gradient through ``g = β α̂``, for the oblique gain the factor of α
     in ``dk``, with ``SUM`` the segment's total of ``bᵀα + αᵀb``, and ``A`` after each refresh.
     """
     head, s = tl.program_id(0), tl.program_id(1)
@@ -258,7 +258,8 @@ def adjoint_kernel(
         if REFRESH:
             last = (r == valid - 1) & refreshes
             adj += tl.where(last[:, None], eps * dalpha, 0.0)
-        put_rows(Alpha, alpha, t, H * D, valid, C, D)
+        if HAS_U:
+            put_rows(Alpha, alpha, t, H * D, valid, C, D)
         put_rows(B, adj, t, H * D, valid, C, D)
         if SUM:
             total += mm(tl.trans(adj), alpha, PREC)
@@ -275,10 +276,10 @@ def adjoint_kernel(
 
 @triton.jit
 def reverse_kernel(
-    K, U, Beta, Alpha, B, Factor, dK, dU, dBeta, R, J, R_begin, dK_out, dBeta_out,
+    K, U, Beta, Alpha, Z, Delta, B, Factor, dK, dU, dBeta, R, J, R_begin, dK_out, dBeta_out,
     sk_b, sk_t, sk_h, su_b, su_t, su_h, sb_b, sb_t, sb_h,
     T, H, n_segments, first_chunk, chunks, chunks_per_segment, n_refresh,
-    phase, length, period, per_period,
+    phase, length, period, per_period, eps,
     D: tl.constexpr, C: tl.constexpr, HAS_U: tl.constexpr, HAS_BETA: tl.constexpr,
     HAS_R: tl.constexpr, HAS_FACTOR: tl.constexpr, REFRESH: tl.constexpr, PREC: tl.constexpr,
 ):  # fmt: skip
@@ -293,6 +294,8 @@ def reverse_kernel(
     U += b * su_b + h * su_h
     Beta += b * sb_b + h * sb_h
     Alpha += wide
+    Z += wide
+    Delta += b * T * H + h
     B += wide
     dK += wide
     dU += wide
@@ -316,16 +319,22 @@ def reverse_kernel(
             x = rows(U, t, su_t, valid, C, D).to(tl.float32)
         else:
             x = k
-        alpha = rows(Alpha, t, H * D, valid, C, D)
+        last = (r == valid - 1) & refreshes
+        if HAS_U:
+            alpha = rows(Alpha, t, H * D, valid, C, D)
+        else:
+            delta = tl.where(r < valid, scalars(Delta, t, H, valid, C), 1.0)
+            alpha = rows(Z, t, H * D, valid, C, D) / delta[:, None]
+            if REFRESH:
+                alpha += tl.where(last[:, None], eps * k, 0.0)
         adj = rows(B, t, H * D, valid, C, D)
-        dk = rows(dK, t, H * D, valid, C, D) + adj.to(tl.float32)
+        dk = rows(dK, t, H * D, valid, C, D) + adj
         if HAS_FACTOR:
-            dk += alpha.to(tl.float32) * scalars(Factor, t, H, valid, C)[:, None]
+            dk += alpha * scalars(Factor, t, H, valid, C)[:, None]
         if REFRESH:
-            last = (r == valid - 1) & refreshes
             if refreshes:
-                a_last = tl.sum(tl.where(last[:, None], alpha.to(tl.float32), 0.0), axis=0)
-                b_last = tl.sum(tl.where(last[:, None], adj.to(tl.float32), 0.0), axis=0)
+                a_last = tl.sum(tl.where(last[:, None], alpha, 0.0), axis=0)
+                b_last = tl.sum(tl.where(last[:, None], adj, 0.0), axis=0)
                 state += b_last[:, None] * a_last[None, :] + a_last[:, None] * b_last[None, :]
                 place = (head * n_refresh + c // per_period).to(tl.int64) * D * D
                 across = square(J + place, D)

@@ -70,7 +70,6 @@ def state_kernel(
     G += b * sg_b + h * sg_h
     V += b * sv_b + h * sv_h
     E += (b * T * H + h) * DV
-    States += head.to(tl.int64) * chunks * D * DV
     col = part * BV
     i = tl.arange(0, D)
     j = col + tl.arange(0, BV)
@@ -83,7 +82,7 @@ def state_kernel(
     for c in range(chunks):
         t = c * C
         valid = T - t
-        place = States + c.to(tl.int64) * D * DV + i[:, None] * DV + j[None, :]
+        place = States + (head.to(tl.int64) * chunks + c) * D * DV + i[:, None] * DV + j[None, :]
         tl.store(place, S.to(States.dtype.element_ty), mask=mask)
         g = rows(G, t, sg_t, valid, C, D)
         e = block(V, t, sv_t, valid, col, DV, C, BV)
@@ -175,7 +174,6 @@ def back_state_kernel(
     dO += narrow
     X += narrow
     dV += narrow
-    dStates += head.to(tl.int64) * chunks * D * DV
     col = part * BV
     i = tl.arange(0, D)
     j = col + tl.arange(0, BV)
@@ -189,7 +187,7 @@ def back_state_kernel(
         c = chunks - 1 - back
         t = c * C
         valid = T - t
-        place = dStates + c.to(tl.int64) * D * DV + i[:, None] * DV + j[None, :]
+        place = dStates + (head.to(tl.int64) * chunks + c) * D * DV + i[:, None] * DV + j[None, :]
         tl.store(place, dS.to(dStates.dtype.element_ty), mask=mask)
         q = rows(Q, t, sq_t, valid, C, D)
         ga = rows(GA, t, sg_t, valid, C, D)
