@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from vla.errors import ArgumentError, require_choice, require_integer, require_positive
+from vla.ops.check import BACKENDS, PRECISIONS
 from vla.rules.features import FEATURES
 
 DIRECTIONS = ("key", "projection", "weighted")
@@ -73,7 +74,8 @@ class ModelConfig:
     output_norm: str = "none"
     """Between the heads and W_o: ``layer`` over all heads (the authors' VLA), ``head`` (RMS)."""
     backend: str = "auto"
-    """Passed to the mixer's operation."""
+    precision: str = "auto"
+    """Both are passed to the mixer's operation; see :func:`vla.ops.vla_attention`."""
 
     features: str | None = None
     normalise_key: bool | None = None
@@ -120,6 +122,8 @@ class ModelConfig:
             raise ArgumentError("heads", self.heads, f"a divisor of width = {self.width}", remedy)
         require_choice("positions", self.positions, ("learned", "none"))
         require_choice("output_norm", self.output_norm, OUTPUT_NORMS)
+        require_choice("backend", self.backend, BACKENDS)
+        require_choice("precision", self.precision, PRECISIONS)
 
     def _check_mixer(self) -> None:
         choices = {"features": FEATURES, "direction": DIRECTIONS, "gain": GAINS}

@@ -30,7 +30,7 @@ class DeltaNet(Mixer):
 
     def attend(self, s: Sequences) -> Float[Tensor, "b t h dv"]:
         """The delta rule."""
-        return delta_rule(s.q, s.k, s.v, s.gate, backend=self.config.backend)[0]
+        return delta_rule(s.q, s.k, s.v, s.gate, **self.how)[0]
 
 
 class _Decaying(Mixer):

@@ -21,7 +21,7 @@ class Linear(Mixer):
 
     def attend(self, s: Sequences) -> Float[Tensor, "b t h dv"]:
         """Additive memory, then the read normaliser."""
-        o, _ = linear_attention(s.q, s.k, s.v, backend=self.config.backend)
+        o, _ = linear_attention(s.q, s.k, s.v, **self.how)
         if not self.config.normalise_read:
             return o
         return normalise_read(o, s.q, s.k, self.config.floor or 0.0)

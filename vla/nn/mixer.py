@@ -84,6 +84,11 @@ class Mixer(nn.Module, ABC):
         """Settings of the rule: keys are used as given, for sequences are mapped already."""
         return {"features": "identity", "normalise_key": False}
 
+    @property
+    def how(self) -> dict[str, Any]:
+        """How the operation is run, which changes nothing but speed and rounding."""
+        return {"backend": self.config.backend, "precision": self.config.precision}
+
     def gates(self, s: Sequences) -> Tensor | None:
         """What the rule calls ``beta``."""
         return s.gate

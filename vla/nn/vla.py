@@ -50,7 +50,7 @@ class VLA(Mixer):
     def _adaptive(self, s: Sequences) -> Tensor:
         own = self.config.own
         rule = {name: own[name] for name in ("lambda0", "gain", "refresh_every", "refresh_eps")}
-        return vla_attention(*s, **rule, backend=self.config.backend)[0]
+        return vla_attention(*s, **rule, **self.how)[0]
 
     def _fixed(self, s: Sequences) -> Tensor:
         """``α = k/λ0``, so each gain is ``k`` times a number, which goes into the gate."""
@@ -62,19 +62,24 @@ class VLA(Mixer):
             length = size.sqrt() if own["gain"] == "unit" else size
             step = length.clamp_min(torch.finfo(size.dtype).tiny).reciprocal()
         beta = step if s.gate is None else step * s.gate
-        return delta_rule(s.q, s.k, s.v, beta, backend=self.config.backend)[0]
+        return delta_rule(s.q, s.k, s.v, beta, **self.how)[0]
 
     def _direction(self, raw: Tensor, k: Tensor, beta: Tensor | None) -> Tensor | None:
+        """u, or ``None`` for √β k as it is, which the operation makes itself."""
         own = self.config.own
+        weighted = own["direction"] == "weighted"
+        scale = own["direction_scale"] or 1 / math.sqrt(k.shape[-1])
+        if weighted and scale == 1 and not own["unit_direction"]:
+            return None
         if self.direction is not None:
             u = self.direction(raw.flatten(2)).view_as(raw)
-        elif own["direction"] == "weighted" and beta is not None:
-            u = beta.sqrt()[..., None] * k
         else:
-            u = k
-        u = to_unit(u) if own["unit_direction"] else u
-        scale = own["direction_scale"] or 1 / math.sqrt(k.shape[-1])
-        return u if scale == 1 else scale * u
+            u = _weighted(k, beta) if weighted else k
+        return scale * (to_unit(u) if own["unit_direction"] else u)
+
+    def directions(self, s: Sequences) -> Float[Tensor, "b t h d"]:
+        """u as used."""
+        return _weighted(s.k, s.gate) if s.u is None else s.u
 
     def rule_settings(self) -> dict[str, Any]:
         """Streams carry u as used, so the rule takes it from the token."""
@@ -113,7 +118,7 @@ class RLS(Mixer):
     def attend(self, s: Sequences) -> Float[Tensor, "b t h dv"]:
         """VLA with u = √β k and the exact gain is RLS."""
         lambda0 = self.config.own["lambda0"]
-        return vla_attention(*s, lambda0=lambda0, gain="rls", backend=self.config.backend)[0]
+        return vla_attention(*s, lambda0=lambda0, gain="rls", **self.how)[0]
 
     def memory(self, length: int) -> dict[str, int]:
         """S and A."""
@@ -122,3 +127,7 @@ class RLS(Mixer):
     def rule_settings(self) -> dict[str, Any]:
         """λ0 beside keys as given."""
         return {**super().rule_settings(), "lambda0": self.config.own["lambda0"]}
+
+
+def _weighted(k: Tensor, beta: Tensor | None) -> Tensor:
+    return k if beta is None else beta.sqrt()[..., None] * k
