@@ -9,14 +9,17 @@ from vla.errors import ArgumentError
 from vla.rules import make
 from vla.theory import (
     cosine_floor,
+    growth_exponent,
     overlap,
     overlap_grid,
     overlap_measured,
+    random_stream,
     recall_curve,
     ridge_curve,
     step_norm,
     two_pairs,
 )
+from vla.trace import record
 
 PAIRS = (8, 16, 24, 32, 48)
 TABLE = {
@@ -115,6 +118,14 @@ def test_exact_recall_needs_the_exact_gain() -> None:
     assert recall_curve(rule("vla", lambda0=1e-9), (24,)).mean[0] == pytest.approx(0.28, abs=0.03)
 
 
+def test_an_additive_memory_grows_by_root_t_and_by_t_with_a_common_part() -> None:
+    positive = make("linear", features="elu+1", normalise_read=False)
+    for additive, shift, exponent in ((rule("linear"), 0.0, 0.5), (positive, 1.0, 1.0)):
+        trace = record([additive, "delta"], random_stream(1_000, 16, shift=shift), keep=2)
+        assert growth_exponent(trace.lanes[0].norm_S) == pytest.approx(exponent, abs=0.05)
+        assert growth_exponent(trace.lanes[1].norm_S) == pytest.approx(0, abs=0.05)
+
+
 def test_draws_are_seeded() -> None:
     first, again = (recall_curve(rule("delta"), (4,), d=5, seed=9) for _ in range(2))
     assert first == again
@@ -131,6 +142,8 @@ def test_draws_are_seeded() -> None:
         lambda: two_pairs(make("delta"), 1.1),
         lambda: recall_curve(make("delta"), (0,)),
         lambda: ridge_curve((4,), lambda0=-1),
+        lambda: growth_exponent(np.ones(3)),
+        lambda: random_stream(0, 4),
     ],
 )
 def test_bad_arguments_are_named(call) -> None:
