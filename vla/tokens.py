@@ -44,7 +44,8 @@ class Stream:
     """Which key a token writes or asks for. The same id twice means the pair is overwritten."""
     labels: tuple[str, ...]
     """What the token strip shows: ``cat → meow``, ``? cat``, ``k7``."""
-    beta: Float[Tensor, "t"] | None = None
+    beta: Float[Tensor, "t"] | Float[Tensor, "t dv"] | None = None
+    """Gate of each token; per value row in the authors' DeltaNet's own streams."""
     vocabulary: Vocabulary | None = None
     """The words behind ``v``, so that an answer can be decoded; ``None`` for unnamed values."""
     name: str = "custom"

@@ -49,8 +49,9 @@ class VLA(Mixer):
 
     def _adaptive(self, s: Sequences) -> Tensor:
         own = self.config.own
-        rule = {name: own[name] for name in ("lambda0", "gain", "refresh_every", "refresh_eps")}
-        return vla_attention(*s, **rule, **self.how)[0]
+        names = ("lambda0", "gain", "refresh_every", "refresh_eps")
+        rule = {**self.how, **{name: own[name] for name in names}}
+        return vla_attention(*s, **rule)[0]
 
     def _fixed(self, s: Sequences) -> Tensor:
         """``α = k/λ0``, so each gain is ``k`` times a number, which goes into the gate."""
