@@ -127,7 +127,7 @@ def blob(trace: Trace, *, max_bytes: int = MAX_BYTES) -> bytes:
     return len(text).to_bytes(4, "little") + text + buffer
 
 
-def unpack(header: Header, buffer: bytes, place: dict[str, Any]) -> np.ndarray:
+def unpack(buffer: bytes, place: dict[str, Any]) -> np.ndarray:
     """The array at one place of a packed trace, triangles made whole. For tests and tools."""
     shape = place["shape"]
     stored = shape if not place.get("triangle") else [shape[0], shape[1] * (shape[1] + 1) // 2]

@@ -3,13 +3,14 @@
 
 const RATE = 2; // steps a second at speed 1
 const STRIP_PAGE = 200; // tokens shown at once; longer streams are paged
+const STRIP = 10; // room below and beside a matrix for its vectors
 const REST = 250; // milliseconds of quiet before the slow parts (read-aloud text, tables) are redone
 const SPEEDS = [0.5, 1, 2, 4, 8, 16, 32];
 const KINDS = [
-  { key: "M", name: "penalty seen", words: "M = λ0 I + Σ u uᵀ: which directions were used so far", scale: "M" },
-  { key: "A", name: "its inverse", words: "A = M⁻¹: large where there is still room", scale: "A" },
-  { key: "S", name: "the memory", words: "S: a read is S q; below it the key, beside it the value", scale: "S" },
-  { key: "dS", name: "this write", words: "ΔS: what this step changed; below it the write direction, beside it the residual", scale: "S" },
+  { key: "M", name: "penalty", words: "M = λ0 I + Σ u uᵀ: which directions were used so far", scale: "M" },
+  { key: "A", name: "inverse", words: "A = M⁻¹: large where there is still room", scale: "A" },
+  { key: "S", name: "memory", words: "S: a read is S q; below it the key, beside it the value", scale: "S" },
+  { key: "dS", name: "write", words: "ΔS: what this step changed; below it the write direction, beside it the residual", scale: "S" },
 ];
 
 // Formats.
@@ -262,17 +263,25 @@ class Look {
 }
 
 // Value to place on the map: 0 is the negative end, ½ is zero, 1 the positive end.
-function placeOf(value, scale, fine) {
+function placeOf(value, scale, stretch) {
   const x = value / scale;
-  if (!fine) return 0.5 + 0.5 * clamp(x, -1, 1);
-  return 0.5 + (0.5 * Math.sign(x) * Math.log1p(100 * Math.min(Math.abs(x), 1))) / Math.log(101);
+  if (!stretch) return 0.5 + 0.5 * clamp(x, -1, 1);
+  return 0.5 + 0.5 * Math.sign(x) * Math.sqrt(Math.min(Math.abs(x), 1));
 }
 
 // Painters.
 
+let printing = false;
+
+// Device pixels per CSS pixel; a saved picture has at least two.
+function pixelRatio() {
+  const ratio = window.devicePixelRatio || 1;
+  return printing ? Math.max(2, ratio) : ratio;
+}
+
 // A canvas as large as its box in device pixels; drawing is in CSS pixels.
 function surface(canvas, width, height) {
-  const ratio = window.devicePixelRatio || 1;
+  const ratio = pixelRatio();
   const size = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
   if (canvas.width !== size[0] || canvas.height !== size[1]) [canvas.width, canvas.height] = size;
   const ctx = canvas.getContext("2d");
@@ -297,7 +306,7 @@ function paintCells(ctx, box, values, style) {
   const { canvas, pixels, words, ctx: small } = image(box.rows, box.columns);
   const table = style.look.table;
   for (let i = 0; i < words.length; i++) {
-    words[i] = table[Math.round(255 * placeOf(values[i] || 0, style.scale, style.fine))];
+    words[i] = table[Math.round(255 * placeOf(values[i] || 0, style.scale, style.stretch))];
   }
   small.putImageData(pixels, 0, 0);
   ctx.imageSmoothingEnabled = false;
@@ -305,12 +314,17 @@ function paintCells(ctx, box, values, style) {
 }
 
 // Where a matrix lies in its square: whole device pixels per cell, strips below and beside it.
-function place(rows, columns, size, strip) {
-  const ratio = window.devicePixelRatio || 1;
-  const room = size - strip - 1;
-  const cell = Math.max(1, Math.floor((room * ratio) / Math.max(rows, columns))) / ratio;
-  const fits = cell * Math.max(rows, columns) <= room + 0.01;
-  return { x: 0.5, y: 0.5, rows, columns, cell: fits ? cell : room / Math.max(rows, columns) };
+function place(rows, columns, size) {
+  const ratio = pixelRatio();
+  const [room, most] = [size - STRIP - 1, Math.max(rows, columns)];
+  const whole = Math.floor((room * ratio) / most) / ratio;
+  return { x: 0.5, y: 0.5, rows, columns, cell: room - whole * most < 8 ? whole : room / most };
+}
+
+// The size nearest to the wanted one at which a cell is a whole number of pixels.
+function snap(size, most) {
+  const near = most * Math.max(1, Math.round((size - STRIP - 1) / most)) + STRIP + 1;
+  return Math.abs(near - size) <= 8 ? near : size;
 }
 
 function paintMatrix(ctx, box, values, style) {
@@ -341,7 +355,7 @@ function paintValues(ctx, box, values, style) {
   ctx.textAlign = "center";
   ctx.textBaseline = "middle";
   values.forEach((value, i) => {
-    const under = style.look.blend(placeOf(value, style.scale, style.fine));
+    const under = style.look.blend(placeOf(value, style.scale, style.stretch));
     ctx.fillStyle = luminance(under) > 0.18 ? "#000" : "#fff";
     const [row, column] = [Math.floor(i / box.columns), i % box.columns];
     ctx.fillText(cellText(value), box.x + (column + 0.5) * box.cell, box.y + (row + 0.5) * box.cell);
@@ -353,7 +367,7 @@ function cellText(value) {
   return (Math.abs(value) >= 100 ? three(value) : value.toFixed(Math.abs(value) >= 10 ? 1 : 2)).replace("-", "−");
 }
 
-function paintScale(canvas, width, look, scale, fine) {
+function paintScale(canvas, width, look, scale, stretch) {
   const ctx = surface(canvas, width, 20);
   const bar = Math.max(20, width);
   for (let x = 0; x < bar; x++) {
@@ -363,13 +377,13 @@ function paintScale(canvas, width, look, scale, fine) {
   ctx.fillStyle = look.muted;
   ctx.font = `12px ${look.font}`;
   ctx.textBaseline = "bottom";
-  const ticks = fine && width > 110 ? [-1, -0.1, 0, 0.1, 1] : [-1, 0, 1];
-  for (const tick of ticks) paintTick(ctx, tick, bar, scale, fine);
+  const ticks = stretch && width > 130 ? [-1, -0.25, 0, 0.25, 1] : [-1, 0, 1];
+  for (const tick of ticks) paintTick(ctx, tick, bar, scale, stretch);
 }
 
-function paintTick(ctx, tick, bar, scale, fine) {
+function paintTick(ctx, tick, bar, scale, stretch) {
   ctx.textAlign = tick === -1 ? "left" : tick === 1 ? "right" : "center";
-  ctx.fillText(short(tick * scale), placeOf(tick, 1, fine) * bar, 20);
+  ctx.fillText(short(tick * scale), placeOf(tick, 1, stretch) * bar, 20);
 }
 
 function short(x) {
@@ -520,17 +534,12 @@ class HeatPanel {
     Object.assign(this, { app, lane, kind });
     this.canvas = h("canvas", { role: "img", tabindex: "0", data: { testid: "heat", lane: lane.id, kind: kind.key } });
     this.absent = h("div", { class: "absent", hidden: true });
-    this.node = h("figure", { class: "heat", title: "" }, h("figcaption", {}, symbol(kind.key) + " " + kind.name), this.canvas, this.absent);
-    this.node.removeAttribute("title");
+    this.node = h("figure", { class: "heat" }, this.canvas, this.absent);
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
     this.canvas.addEventListener("pointerdown", (event) => this.point(event));
     this.canvas.addEventListener("pointerleave", () => app.set({ cell: null }));
     this.canvas.addEventListener("keydown", (event) => this.keys(event));
     this.canvas.addEventListener("blur", () => this.leave());
-  }
-
-  get strips() {
-    return this.kind.scale === "S" && this.app.heat >= 100 ? 10 : 0;
   }
 
   point(event) {
@@ -578,21 +587,21 @@ class HeatPanel {
     this.absent.hidden = Boolean(shown);
     this.box = null;
     if (!shown) return setText(this.absent, this.excuse());
-    this.box = place(size[0], size[1], this.app.heat, this.strips);
+    this.box = place(size[0], size[1], this.app.heat);
     this.draw(surface(this.canvas, this.app.heat, this.app.heat));
   }
 
   excuse() {
     if (this.lane.has_matrix || this.kind.scale !== "S") return `this rule keeps no ${this.kind.key}`;
     const stored = this.app.storedAt(this.app.state.step);
-    return this.kind.key === "S" ? `no matrix: keeps all t pairs, now ${stored}` : "adds a pair to the cache, changes none";
+    return this.kind.key === "S" ? `keeps all t pairs: ${stored} now` : "adds one pair";
   }
 
   draw(ctx) {
     const { look, trace, state } = this.app;
-    const style = { look, scale: trace.scales[this.kind.scale], fine: state.fine };
+    const style = { look, scale: trace.scales[this.kind.scale], stretch: state.stretch };
     paintMatrix(ctx, this.box, this.values(), style);
-    if (this.strips) this.drawStrips(ctx, style);
+    if (this.kind.scale === "S") this.drawStrips(ctx, style);
     this.drawLit(ctx);
     this.drawCell(ctx);
   }
@@ -662,7 +671,7 @@ class HeatPanel {
 
 function paintVector(ctx, box, values, thick, style) {
   const { canvas, pixels, words, ctx: small } = image(box.rows, box.columns);
-  for (let i = 0; i < words.length; i++) words[i] = style.look.table[Math.round(255 * placeOf(values[i], style.scale, style.fine))];
+  for (let i = 0; i < words.length; i++) words[i] = style.look.table[Math.round(255 * placeOf(values[i], style.scale, style.stretch))];
   small.putImageData(pixels, 0, 0);
   ctx.imageSmoothingEnabled = false;
   const [width, height] = box.rows === 1 ? [box.columns * box.cell, thick] : [thick, box.rows * box.cell];
@@ -679,7 +688,7 @@ class LaneRow {
     this.numbers = new Map();
     this.verdict = h("span", { class: "verdict", data: { testid: "verdict", lane: lane.id } });
     this.sentence = h("p", { class: "sentence", data: { testid: "sentence", lane: lane.id } });
-    this.parts = h("span", { class: "parts", data: { testid: "parts", lane: lane.id } });
+    this.parts = h("dd", { data: { testid: "parts", lane: lane.id } });
     this.node = h("section", { class: "lane", "aria-label": lane.title, data: { testid: "lane", lane: lane.id, dash: String(lane.dash) } },
       this.heats.map((heat) => heat.node), this.text());
     this.setParts();
@@ -689,8 +698,8 @@ class LaneRow {
     const { lane } = this;
     const settings = Object.entries(lane.settings).map(([name, value]) => `${name} = ${value}`).join(", ");
     return h("div", { class: "text" },
-      h("div", { class: "title", title: settings }, h("h3", {}, lane.title), h("span", { class: "equation" }, lane.equation), this.parts),
-      h("dl", { class: "numbers" }, this.app.trace.numbers.map((number) => this.number(number))),
+      h("div", { class: "title", title: settings }, h("h3", {}, lane.title), h("span", { class: "equation" }, lane.equation)),
+      h("dl", { class: "numbers" }, this.app.trace.numbers.map((number) => this.number(number)), this.ridge()),
       this.sentence);
   }
 
@@ -700,11 +709,15 @@ class LaneRow {
     return h("div", { title: words }, h("dt", {}, name), value);
   }
 
+  ridge() {
+    const words = `first step where S is further than ${this.app.trace.tolerance} (relative) from the exact batch ridge answer to the pairs so far; flagged on the curves`;
+    return h("div", { title: words }, h("dt", {}, "leaves ridge"), this.parts);
+  }
+
   setParts() {
     const { parts_at: step } = this.lane;
-    const compared = this.lane.array("ridge_distance").some(Number.isFinite);
-    setText(this.parts, !compared ? "" : step == null ? "stays on the batch ridge answer" : `⚑ parts from batch ridge at step ${step}`);
-    this.parts.title = `First step where S is further than ${this.app.trace.tolerance} (relative) from the exact batch ridge answer to the pairs so far`;
+    const compared = this.lane.has_matrix && this.lane.array("ridge_distance").some(Number.isFinite);
+    setText(this.parts, !compared ? "–" : step == null ? "never" : `step ${step}`);
   }
 
   take(lane) {
@@ -727,14 +740,14 @@ class LaneRow {
 
   paintSentence() {
     const { step } = this.app.state;
-    const right = this.lane.correct[step];
-    const verdict = right == null ? "" : right ? "✓ right. " : "✗ wrong. ";
+    const right = this.app.asks(step) ? this.lane.correct[step] : null;
+    const verdict = right == null ? "" : right ? "✓ " : "✗ ";
     const text = this.app.sentence(this.lane, step);
     if (this.said === verdict + text) return;
     this.said = verdict + text;
-    this.verdict.dataset.right = String(right ?? "");
+    this.sentence.dataset.right = this.verdict.dataset.right = String(right ?? "");
     this.verdict.textContent = verdict;
-    this.sentence.replaceChildren(this.verdict, text);
+    this.sentence.replaceChildren(this.verdict, h("span", { class: "what" }, text));
     this.sentence.title = text;
   }
 
@@ -754,11 +767,11 @@ class Heads {
 
   paint() {
     const { look, trace, state, heat } = this.app;
-    const key = [look.paper, heat, state.fine, window.devicePixelRatio, ...Object.values(trace.scales)].join();
-    if (key !== this.drawn) KINDS.forEach((kind, i) => paintScale(this.bars[i], heat, look, trace.scales[kind.scale], state.fine));
+    const key = [look.paper, heat, state.stretch, pixelRatio(), ...Object.values(trace.scales)].join();
+    if (key !== this.drawn) KINDS.forEach((kind, i) => paintScale(this.bars[i], heat, look, trace.scales[kind.scale], state.stretch));
     this.drawn = key;
     const frame = trace.lanes[0].kept[trace.lanes[0].frame(state.step)];
-    setText(this.rest, frame === state.step ? "One colour scale per matrix, over all rules and all steps." : `Matrices as of step ${frame}, the last one kept.`);
+    setText(this.rest, frame === state.step ? "Same colours for every rule and step." : `Matrices as of step ${frame}, the last one kept.`);
   }
 }
 
@@ -809,13 +822,13 @@ class Plot {
   paint() {
     const { look, state, plotWidth: width, plotHeight: height } = this.app;
     this.pick.value = this.key;
-    const stamp = [look.paper, this.key, state.log, width, height, [...state.visible].join(), window.devicePixelRatio].join("|");
+    const stamp = [look.paper, this.key, state.log, width, height, [...state.visible].join(), pixelRatio()].join("|");
     if (stamp !== this.drawn || this.trace !== this.app.trace) this.drawStill(width, height);
     this.drawn = stamp;
     this.trace = this.app.trace;
     const ctx = surface(this.canvas, width, height);
     ctx.drawImage(this.still, 0, 0, width, height);
-    this.drawCursor(ctx);
+    if (this.range) this.drawCursor(ctx);
     this.paintValues();
   }
 
@@ -834,6 +847,7 @@ class Plot {
     this.area = { x: 42, y: 6, width: width - 50, height: height - 24 };
     this.range = this.rangeOf();
     const ctx = surface(this.still, width, height);
+    if (!this.range) return this.drawNothing(ctx);
     this.drawAxes(ctx);
     for (const lane of this.lanes()) this.drawLane(ctx, lane);
     if (["norm_S", "recall_mean", "ridge_distance"].includes(this.key)) for (const lane of this.lanes()) this.drawFlag(ctx, lane);
@@ -843,12 +857,28 @@ class Plot {
     let [low, high] = [Infinity, -Infinity];
     for (const lane of this.lanes()) {
       for (const value of lane.array(this.key)) {
-        if (!Number.isFinite(value) || (this.app.state.log && value <= 0)) continue;
+        if (!this.shows(value)) continue;
         if (value < low) low = value;
         if (value > high) high = value;
       }
     }
+    if (!(high >= low)) return null;
     return this.app.state.log ? logRange(low, high) : linearRange(low, high);
+  }
+
+  drawNothing(ctx) {
+    const { x, y, width, height } = this.area;
+    ctx.font = `13px ${this.app.look.font}`;
+    ctx.fillStyle = this.app.look.muted;
+    ctx.textAlign = "center";
+    ctx.textBaseline = "middle";
+    ctx.fillText("no visible rule has this number", x + width / 2, y + height / 2);
+  }
+
+  // A logarithmic axis has no place for zero, nor for recall that is exact but for rounding.
+  shows(value) {
+    const least = this.key === "recall_mean" ? 1e-6 : 0;
+    return Number.isFinite(value) && (!this.app.state.log || value > least);
   }
 
   y(value) {
@@ -868,7 +898,7 @@ class Plot {
     ctx.fillStyle = look.muted;
     ctx.textBaseline = "middle";
     ctx.textAlign = "right";
-    const ticks = state.log ? logTicks(...this.range) : niceTicks(...this.range, 3);
+    const ticks = state.log ? logTicks(...this.range) : niceTicks(...this.range, 4);
     for (const tick of ticks) this.drawTick(ctx, tick);
     ctx.textBaseline = "top";
     this.stepTicks().forEach((step) => {
@@ -917,14 +947,12 @@ class Plot {
 
   // Steps with a value; of very many, the lowest and highest in each pixel column.
   steps(values) {
-    const { log } = this.app.state;
-    const good = (i) => Number.isFinite(values[i]) && !(log && values[i] <= 0);
     const bucket = Math.max(1, Math.floor(values.length / (2 * this.area.width)));
     const chosen = [];
     for (let start = 0; start < values.length; start += bucket) {
       let [low, high] = [-1, -1];
       for (let i = start; i < Math.min(start + bucket, values.length); i++) {
-        if (!good(i)) continue;
+        if (!this.shows(values[i])) continue;
         if (low < 0 || values[i] < values[low]) low = i;
         if (high < 0 || values[i] > values[high]) high = i;
       }
@@ -934,9 +962,9 @@ class Plot {
   }
 
   drawFlag(ctx, lane) {
-    const step = lane.parts_at;
+    const step = lane.has_matrix ? lane.parts_at : null;
     const value = step == null ? NaN : lane.at(this.key, step);
-    if (!Number.isFinite(value)) return;
+    if (!this.shows(value)) return;
     const [x, y] = [this.x(step), this.y(value)];
     const up = y - this.area.y > 18 ? -1 : 1;
     ctx.strokeStyle = ctx.fillStyle = lane.shade;
@@ -971,7 +999,7 @@ class Plot {
 
   drawPoint(ctx, lane, step, radius, full) {
     const value = lane.at(this.key, step);
-    if (!Number.isFinite(value) || (this.app.state.log && value <= 0)) return;
+    if (!this.shows(value)) return;
     ctx.beginPath();
     ctx.arc(this.x(step), this.y(value), radius, 0, 7);
     ctx.fillStyle = full ? lane.shade : this.app.look.paper;
@@ -992,14 +1020,12 @@ class Plot {
 }
 
 function linearRange(low, high) {
-  if (!(high >= low)) return [0, 1];
   const bottom = low >= 0 ? 0 : low;
   const top = high > bottom ? high : bottom + 1;
   return [bottom, top + 0.05 * (top - bottom)];
 }
 
 function logRange(low, high) {
-  if (!(high >= low)) return [-1, 0];
   const [a, b] = [Math.log10(Math.max(low, high * 1e-18)), Math.log10(high)];
   return b - a < 0.1 ? [a - 0.5, b + 0.5] : [a - 0.05 * (b - a), b + 0.05 * (b - a)];
 }
@@ -1033,11 +1059,12 @@ class Ladder {
   layout() {
     const { trace, plotHeight, state } = this.app;
     const count = Math.max(1, trace.pairs.length);
-    const least = Math.max(15, 4 * state.visible.size + 5);
+    const least = Math.max(15, 4 * state.visible.size + 3);
     this.axis = 16;
     this.row = clamp(Math.floor((plotHeight - this.axis) / count), least, Math.max(least, 14 * state.visible.size + 6));
     this.spacer.style.height = `${Math.max(0, this.row * count + this.axis - plotHeight)}px`;
     this.labels = new Map();
+    this.widest = null;
   }
 
   rowAt(event) {
@@ -1059,7 +1086,7 @@ class Ladder {
   paint() {
     const { ladderWidth: width, plotHeight: height, trace, look } = this.app;
     const ctx = surface(this.canvas, width, height);
-    this.area = { x: Math.min(150, width * 0.34), width: 0 };
+    this.area = { x: Math.min(this.labelWidth(ctx, look) + 12, width * 0.38), width: 0 };
     this.area.width = width - this.area.x - 52;
     const top = this.scroll.scrollTop;
     this.drawGrid(ctx, height, look);
@@ -1072,6 +1099,13 @@ class Ladder {
     for (let pair = first; pair < last; pair++) this.drawRow(ctx, pair, pair * this.row - top, width);
     ctx.restore();
     this.paintNote();
+  }
+
+  labelWidth(ctx, look) {
+    ctx.font = `13px ${look.font}`;
+    const { pairs, labels } = this.app.trace;
+    this.widest ??= pairs.reduce((most, token) => Math.max(most, ctx.measureText(labels[token]).width), 30);
+    return this.widest;
   }
 
   drawGrid(ctx, height, look) {
@@ -1191,7 +1225,7 @@ class Controls {
     this.forward = this.button("Step", "step", "goes one step on (→)", () => app.jump(app.state.step + 1), "M3 1l7 5-7 5z");
     this.end = this.button("End", "end", "goes to the last step (End)", () => app.jump(app.trace.last), "M9 1h2v10H9zM1 1l7 5-7 5z");
     this.node = h("div", { class: "bar", role: "group", "aria-label": "time" }, this.start, this.back, this.play, this.forward, this.end,
-      h("div", { class: "scrub" }, this.slider, this.count), h("label", { title: this.speed.title }, "speed", this.speed));
+      h("div", { class: "scrub" }, this.slider, this.count), h("label", { title: this.speed.title }, h("span", {}, "speed"), this.speed));
   }
 
   button(word, name, does, act, path) {
@@ -1222,11 +1256,11 @@ class Options {
     this.app = app;
     this.rules = h("span", { class: "group", role: "group", "aria-label": "rules" });
     this.log = this.check("log curves", "log", "draws the curves on a logarithmic axis (default off)", "log");
-    this.fine = this.check("fine colours", "fine", "stretches the colours near zero, so that small entries show (default off)", "fine");
+    this.stretch = this.check("stretch colours", "stretch", "colours by the square root, so that small entries show (default off)", "stretch");
     this.theme = h("select", { title: "What this does: light or dark (default: as the page)", data: { testid: "theme" }, onchange: () => app.set({ theme: this.theme.value }) },
       ["auto", "light", "dark"].map((name) => h("option", { value: name }, name)));
     this.panel = h("select", { title: "What this does: chooses the panel to save as CSV", "aria-label": "panel to save as CSV", data: { testid: "csv-panel" } });
-    this.node = h("div", { class: "options" }, this.rules, h("span", { class: "group" }, this.log, this.fine, h("label", { title: this.theme.title }, "theme", this.theme)), this.saving());
+    this.node = h("div", { class: "options" }, this.rules, h("span", { class: "group" }, this.log, this.stretch, h("label", { title: this.theme.title }, "theme", this.theme)), h("span", { class: "hint" }, "space plays · ← → step · Home, End"), this.saving());
   }
 
   check(words, name, does, key) {
@@ -1260,13 +1294,13 @@ class Options {
   }
 
   paint() {
-    const { visible, theme, log, fine } = this.app.state;
+    const { visible, theme, log, stretch } = this.app.state;
     for (const box of this.boxes) {
       box.checked = visible.has(box.dataset.lane);
       box.disabled = box.checked && visible.size === 1;
     }
     this.log.firstChild.checked = log;
-    this.fine.firstChild.checked = fine;
+    this.stretch.firstChild.checked = stretch;
     if (this.theme.value !== theme) this.theme.value = theme;
   }
 }
@@ -1300,7 +1334,7 @@ function table(caption, lanes, rows) {
 export class Stepper {
   constructor(element, host) {
     this.host = host;
-    this.state = { step: 0, playing: false, speed: 1, theme: "auto", lanes: [], height: 0, hover: null, cell: null, log: false, fine: false, visible: new Set(), curves: ["norm_S", "norm_A", "recall_mean"], ...host.view() };
+    this.state = { step: 0, playing: false, speed: 1, theme: "auto", lanes: [], height: 0, hover: null, cell: null, log: false, stretch: false, visible: new Set(), curves: ["norm_S", "norm_A", "recall_mean"], ...host.view() };
     this.frames = 0;
     this.build();
     element.replaceChildren(this.root);
@@ -1409,14 +1443,14 @@ export class Stepper {
 
   layout() {
     this.width = this.root.clientWidth;
-    const mode = this.width >= 860 ? "wide" : this.width >= 560 ? "medium" : "narrow";
+    const mode = this.width >= 880 ? "wide" : this.width >= 560 ? "medium" : "narrow";
     const count = this.state.visible.size;
     this.root.dataset.width = mode;
     this.rows.forEach((row) => { row.node.style.display = this.state.visible.has(row.lane.id) ? "" : "none"; });
-    this.plotHeight = mode === "wide" && count > 2 ? 112 : 128;
     this.strip.forget();
-    this.heat = this.heatSize(mode, count);
+    this.share(mode, count);
     this.root.dataset.dense = String(Number(mode === "wide" && this.heat < 118));
+    this.root.dataset.text = mode === "wide" && this.width - 4 * this.heat < 680 ? "small" : "large";
     this.root.style.setProperty("--heat", `${this.heat}px`);
     this.root.style.setProperty("--plot", `${this.plotHeight}px`);
     this.plotWidth = this.plots[0].canvas.clientWidth;
@@ -1425,13 +1459,25 @@ export class Stepper {
     this.ladderWidth = this.ladder.scroll.clientWidth;
   }
 
-  heatSize(mode, count) {
+  // Shares the height between matrices and curves: matrices first, what they can't use to the curves.
+  share(mode, count) {
     const inner = this.width - 24;
-    if (mode === "narrow") return Math.floor((inner - 10) / 2);
-    if (mode === "medium") return Math.floor((inner - 3 * 14) / 4);
-    const rest = this.strip.node.offsetHeight + this.plotHeight + 24 + 24 + 40 + 34 + 34 + 7 * 8 + 16;
-    const each = ((this.state.height || 700) - rest) / count - 8;
-    return Math.floor(clamp(each, 74, Math.min(260, (inner - 300) / 4 - 14)));
+    const most = Math.max(this.trace.d, this.trace.dv);
+    this.plotHeight = mode === "wide" && count > 2 ? 112 : 128;
+    if (mode !== "wide") {
+      this.heat = Math.min(mode === "medium" ? 130 : 99, Math.floor((inner - 3 * (mode === "narrow" ? 8 : 14)) / 4));
+      return;
+    }
+    const room = (this.state.height || 700) - this.fixedHeight() - 8 * (count - 1);
+    const widest = Math.min(240, (inner - 380) / 4 - 14);
+    this.heat = snap(Math.floor(clamp((room - this.plotHeight) / count, Math.min(72, widest), widest)), most);
+    const left = room - this.plotHeight - count * this.heat;
+    this.plotHeight = Math.round(clamp(this.plotHeight + left, this.plotHeight, 260));
+  }
+
+  fixedHeight() {
+    const others = [this.strip.node, this.say, this.heads.node, this.controls.node, this.options.node];
+    return others.reduce((sum, node) => sum + node.offsetHeight, 24 + 6 * 8 + 16);
   }
 
   set(patch) {
@@ -1530,6 +1576,10 @@ export class Stepper {
     return Number.isFinite(error) ? `Writes a residual of size ${three(error)}; mean recall error is now ${three(lane.at("recall_mean", step))}.` : "Reads and leaves the memory as it is.";
   }
 
+  asks(step) {
+    return step > 0 && !this.trace.writes[step - 1];
+  }
+
   storedAt(step) {
     return this.trace.writes.slice(0, step).reduce((sum, writes) => sum + writes, 0);
   }
@@ -1551,7 +1601,7 @@ export class Stepper {
     if (!inside) return;
     const value = heat.values()[cell.row * heat.box.columns + cell.column];
     const at = heat.lane.kept[heat.lane.frame(this.state.step)];
-    setText(this.tip, `${symbol(cell.kind)} = ${exact(value)}   row ${cell.row}, column ${cell.column} · ${heat.lane.title}, step ${at}`);
+    setText(this.tip, `${symbol(cell.kind)} = ${exact(value)} · row ${cell.row}, column ${cell.column} · ${heat.lane.title}, step ${at}`);
     Object.assign(this.tip.dataset, { value: String(value), row: String(cell.row), column: String(cell.column) });
     this.placeTip(heat, cell);
   }
@@ -1607,8 +1657,8 @@ export class Stepper {
   }
 
   view() {
-    const { step, speed, theme, lanes, log, fine, curves } = this.state;
-    return { step, speed, theme, lanes, log, fine, curves };
+    const { step, speed, theme, lanes, log, stretch, curves } = this.state;
+    return { step, speed, theme, lanes, log, stretch, curves };
   }
 
   saveView() {
@@ -1616,7 +1666,11 @@ export class Stepper {
   }
 
   savePicture() {
+    printing = true;
+    this.paint();
     const canvas = picture(this.root, this.look);
+    printing = false;
+    this.paint();
     canvas.toBlob((blob) => download(this.fileName(".png"), blob), "image/png");
   }
 
@@ -1696,11 +1750,11 @@ function csvCell(value) {
 // What is seen, as one picture: boxes and words of the page beside the canvases, at twice the size.
 function picture(root, look) {
   const bounds = root.getBoundingClientRect();
-  const canvas = h("canvas", { width: String(Math.round(2 * bounds.width)), height: String(Math.round(2 * bounds.height)) });
-  const ctx = canvas.getContext("2d");
-  ctx.scale(2, 2);
+  const height = root.querySelector(".under").getBoundingClientRect().bottom - bounds.top + 12;
+  const canvas = h("canvas", {});
+  const ctx = surface(canvas, bounds.width, height);
   ctx.fillStyle = look.paper;
-  ctx.fillRect(0, 0, bounds.width, bounds.height);
+  ctx.fillRect(0, 0, bounds.width, height);
   ctx.translate(-bounds.left, -bounds.top);
   printNode(ctx, root);
   return canvas;
@@ -1729,13 +1783,7 @@ function printBox(ctx, node, bounds) {
     ctx.fillStyle = style.backgroundColor;
     ctx.fillRect(bounds.left, bounds.top, bounds.width, bounds.height);
   }
-  ctx.lineWidth = parseFloat(style.borderLeftWidth) || 0;
-  ctx.strokeStyle = style.borderLeftColor;
-  if (ctx.lineWidth && parseFloat(style.borderTopWidth)) ctx.strokeRect(bounds.left + 0.5, bounds.top + 0.5, bounds.width - 1, bounds.height - 1);
-  else if (ctx.lineWidth) {
-    ctx.fillStyle = style.borderLeftColor;
-    ctx.fillRect(bounds.left, bounds.top, ctx.lineWidth, bounds.height);
-  }
+  printBorder(ctx, bounds, style);
   if (style.overflow !== "visible" || style.overflowY === "auto") {
     ctx.beginPath();
     ctx.rect(bounds.left, bounds.top, bounds.width, bounds.height);
@@ -1743,9 +1791,17 @@ function printBox(ctx, node, bounds) {
   }
 }
 
+function printBorder(ctx, bounds, style) {
+  const [left, top] = [parseFloat(style.borderLeftWidth), parseFloat(style.borderTopWidth)];
+  ctx.fillStyle = ctx.strokeStyle = style.borderLeftColor;
+  ctx.lineWidth = left || 1;
+  if (left && top) ctx.strokeRect(bounds.left + left / 2, bounds.top + left / 2, bounds.width - left, bounds.height - left);
+  else if (left) ctx.fillRect(bounds.left, bounds.top, left, bounds.height);
+}
+
 function printWords(ctx, node) {
   const style = getComputedStyle(node.parentNode);
-  if (style.visibility === "hidden") return;
+  if (style.visibility === "hidden" || style.color === "rgba(0, 0, 0, 0)") return;
   const range = document.createRange();
   for (const match of node.textContent.matchAll(/\S+/g)) {
     range.setStart(node, match.index);
@@ -1785,7 +1841,7 @@ function base64(view) {
 
 // Hosts.
 
-const SYNCED = ["step", "playing", "speed", "theme", "lanes"];
+const SYNCED = ["step", "playing", "speed", "theme", "lanes", "log", "stretch"];
 
 // A widget model (marimo, Jupyter). Steps travel at most once a second while playing, and values
 // that come back as the echo of our own aren't taken for a wish of Python's.

@@ -22,10 +22,11 @@ SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 class Stepper(anywidget.AnyWidget):
     """Step, play and question a :class:`vla.trace.Trace` in marimo, Jupyter or a saved page.
 
-    ``step``, ``playing``, ``speed``, ``theme`` and ``lanes`` are synchronised both ways, ``height``
-    one way. While it plays, ``step`` reaches Python at most once a second and when it stops.
-    ``lanes`` holds the ids of the visible lanes (:func:`vla.widgets.lane_ids`); empty means all.
-    ``height`` is the wanted height in pixels at full width; 0 picks it from the number of lanes.
+    ``step``, ``playing``, ``speed``, ``theme``, ``lanes``, ``log`` and ``stretch`` are synchronised
+    both ways, ``height`` one way. While it plays, ``step`` reaches Python at most once a second and
+    when it stops. ``lanes`` holds the ids of the visible lanes (:func:`vla.widgets.lane_ids`);
+    empty means all. ``log`` draws the curves on a logarithmic axis, ``stretch`` spreads the colours
+    near zero. ``height`` is the wanted height in pixels at full width; 0 means 700.
 
     Raises ``ValueError`` for something that isn't a trace, one that is too large to send, and a
     step, speed or theme out of range.
@@ -40,6 +41,8 @@ class Stepper(anywidget.AnyWidget):
     speed = traitlets.Float(1.0).tag(sync=True)
     theme = traitlets.Unicode("auto").tag(sync=True)
     lanes = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    log = traitlets.Bool(False).tag(sync=True)
+    stretch = traitlets.Bool(False).tag(sync=True)
     height = traitlets.Int(0).tag(sync=True)
     page = traitlets.Unicode("").tag(sync=True)
     """The template of a saved page, for the button that saves the view without a kernel."""
@@ -52,6 +55,8 @@ class Stepper(anywidget.AnyWidget):
         speed: float = 1.0,
         theme: str = "auto",
         lanes: list[str] | None = None,
+        log: bool = False,
+        stretch: bool = False,
         height: int = 0,
         max_bytes: int = MAX_BYTES,
     ) -> None:
@@ -68,6 +73,8 @@ class Stepper(anywidget.AnyWidget):
             speed=float(speed),
             theme=theme,
             lanes=_known(lanes or [], trace),
+            log=log,
+            stretch=stretch,
             height=height,
             page=page_template(),
         )
@@ -101,7 +108,8 @@ class Stepper(anywidget.AnyWidget):
 
     def view(self) -> dict[str, Any]:
         """What a link or a saved page needs to show the same view."""
-        return {"step": self.step, "speed": self.speed, "theme": self.theme, "lanes": self.lanes}
+        names = ("step", "speed", "theme", "lanes", "log", "stretch")
+        return {name: getattr(self, name) for name in names}
 
     def to_html(self, *, title: str = "") -> str:
         """This view as one self-contained page; see :func:`vla.widgets.to_html`."""
