@@ -56,7 +56,7 @@ class VLA(Rule):
     """Least value of a denominator (‖α‖, k·α); the paper's is 1e-4, felt once ``A`` is small."""
     features: str = "identity"
     normalise_key: bool = True
-    """Off, together with ``gain="rls"``, is the "v2" of Table 2 that explodes."""
+    """Off, with ``gain="rls"`` and ``direction="token"``, is the "v2" of Table 2 that explodes."""
     adaptive: bool = True
     """Off: ``A`` stays ``I/λ0``, and the rule is the delta rule."""
     update: str = "post"
