@@ -1,0 +1,229 @@
+"""The laboratory's web server: finds the apps, serves them on localhost, stops when asked.
+
+The apps are marimo notebooks, served in this process with a page that lists them. Nothing leaves
+the machine: the pages carry their own scripts and marimo's update check is off.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import html
+import os
+import re
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vla import rules
+from vla.errors import ArgumentError, require_integer
+
+HOST = "127.0.0.1"
+
+
+class RuleFile(NamedTuple):
+    """A rule file that was loaded, and the names of the rules it brought."""
+
+    path: Path
+    names: tuple[str, ...]
+
+
+rule_files: list[RuleFile] = []
+"""Every rule file this process has loaded, so that a page can say which."""
+
+
+@dataclass(frozen=True)
+class App:
+    """One app of the gallery."""
+
+    path: Path
+    title: str
+    question: str
+    """The question the app answers, in one sentence."""
+
+    @property
+    def slug(self) -> str:
+        """Its place in the address: the file's name without the number that orders it."""
+        return re.sub(r"^\d+_", "", self.path.stem).replace("_", "-")
+
+
+def main(
+    *, port: int | None = None, browser: bool = True, rule_file: str | Path | None = None
+) -> int:
+    """Serve the gallery until interrupted. Returns the exit status; faults are told in words."""
+    try:
+        if rule_file is not None:
+            load_rules(rule_file)
+        listener = listen(port)
+    except ArgumentError as error:
+        return _fail(str(error))
+    with listener:
+        try:
+            application = build(find_apps())
+        except ImportError as error:
+            return _fail(_missing(error))
+        address = "http://{}:{}/".format(*listener.getsockname()[:2])
+        _announce(address, browser)
+        return _serve(application, listener)
+
+
+def load_rules(path: str | Path) -> RuleFile:
+    """Load a rule file and remember it for the pages. Raises as :func:`vla.rules.load_file`."""
+    loaded = RuleFile(Path(path), tuple(rules.load_file(path)))
+    rule_files.append(loaded)
+    return loaded
+
+
+def listen(port: int | None = None) -> socket.socket:
+    """A listening socket on localhost, on the given port or on a free one.
+
+    Raises ``ValueError`` when the port is no port, is taken or needs rights this user lacks.
+    """
+    if port is not None:
+        require_integer("port", port, low=1, high=65535)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    if os.name == "posix":
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port or 0))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        wanted = f"a free port ({(error.strerror or str(error)).lower()})"
+        remedy = "Choose another, or leave --port out to get a free one."
+        raise ArgumentError("port", port, wanted, remedy) from error
+    return listener
+
+
+def apps_folder() -> Path:
+    """Where the apps are: beside the package in a checkout, inside it in a wheel."""
+    package = Path(__file__).resolve().parent
+    bundled = package / "_apps"
+    return bundled if bundled.is_dir() else package.parent / "apps"
+
+
+def find_apps(folder: Path | None = None) -> list[App]:
+    """Every app of the folder in the order of its file names; a leading ``_`` marks a helper."""
+    files = sorted((folder or apps_folder()).glob("[!_]*.py"))
+    return [_describe(path) for path in files]
+
+
+def _describe(path: Path) -> App:
+    """Title and question from the first line of the app's docstring, ``Title: question?``."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
+    title, _, question = text.splitlines()[0].partition(":")
+    return App(path, title.strip(), question.strip())
+
+
+def build(apps: Sequence[App]) -> Any:
+    """The ASGI application: the gallery at ``/`` and every app at ``/its-name/``.
+
+    Raises ``ImportError`` if a dependency of the lab is missing.
+    """
+    import anywidget  # noqa: F401 - asked for here so that its absence is told before a page opens
+    import marimo
+    from marimo._config.settings import GLOBAL_SETTINGS
+    from starlette.applications import Starlette
+    from starlette.responses import HTMLResponse
+    from starlette.routing import Mount, Route
+
+    GLOBAL_SETTINGS.CHECK_STATUS_UPDATE = False
+    page = gallery(apps)
+    server = marimo.create_asgi_app(quiet=True)
+    for app in apps:
+        server = server.with_app(path=f"/{app.slug}", root=str(app.path))
+
+    async def index(request: Any) -> HTMLResponse:  # noqa: ARG001 - Starlette passes it
+        return HTMLResponse(page)
+
+    mounted = server.build()
+    routes = [Route("/", index), Mount("/", mounted)]
+    return Starlette(routes=routes, lifespan=_closing_sessions(mounted))
+
+
+def _closing_sessions(mounted: Any) -> Any:
+    """A lifespan that ends every visitor's session: Starlette leaves a mounted app's own unrun."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(application: Any) -> AsyncIterator[None]:  # noqa: ARG001
+        yield
+        for route in mounted.routes:
+            manager = getattr(getattr(route, "app", None), "state", None)
+            manager = getattr(manager, "session_manager", None)
+            if manager is not None:
+                await manager.shutdown()
+
+    return lifespan
+
+
+def gallery(apps: Sequence[App]) -> str:
+    """The page that lists the apps, one question each."""
+    cards = "\n".join(
+        f'<li><a href="{app.slug}/">{html.escape(app.title)}</a><p>{html.escape(app.question)}</p>'
+        for app in apps
+    )
+    return GALLERY.replace("CARDS", cards)
+
+
+def _announce(address: str, browser: bool) -> None:
+    print(f"The laboratory is open at {address}  (Ctrl-C stops it)", flush=True)
+    if browser:
+        threading.Timer(0.3, webbrowser.open, [address]).start()
+
+
+def _serve(application: Any, listener: socket.socket) -> int:
+    import uvicorn
+
+    config = uvicorn.Config(
+        application, log_level="error", timeout_graceful_shutdown=1, lifespan="on"
+    )
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listener])
+    print("\nThe laboratory is closed.", flush=True)
+    return 0
+
+
+def _missing(error: ImportError) -> str:
+    name = (error.name or "a package").split(".")[0]
+    install = f"{sys.executable} -m pip install 'vla[lab]'"
+    return f"{name} is needed and isn't installed. Run: {install}"
+
+
+def _fail(message: str) -> int:
+    print(f"vla lab: {message}", file=sys.stderr)
+    return 1
+
+
+GALLERY = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>VLA laboratory</title>
+<style>
+  :root { --ink: #1b1b1b; --soft: #555; --paper: #fff; --line: #ddd; --link: #0072b2 }
+  @media (prefers-color-scheme: dark) {
+    :root { --ink: #e8e8e8; --soft: #a5a5a5; --paper: #141414; --line: #333; --link: #56b4e9 }
+  }
+  body { margin: 0 auto; max-width: 44rem; padding: 3rem 1.25rem; background: var(--paper);
+         color: var(--ink); font: 17px/1.5 system-ui, sans-serif }
+  h1 { font-size: 1.5rem; margin: 0 0 .25rem }
+  p { margin: 0; color: var(--soft) }
+  ol { list-style: none; padding: 0; margin: 2rem 0 0 }
+  li { border-top: 1px solid var(--line); padding: 1rem 0 }
+  a { color: var(--link); font-weight: 600; text-decoration: none }
+  a:hover, a:focus-visible { text-decoration: underline }
+</style>
+<h1>Linear attention as recursive least squares</h1>
+<p>A memory you can step, break and measure.</p>
+<ol>
+CARDS
+</ol>
+</html>
+"""
