@@ -195,6 +195,7 @@ def _pack_pairs(trace: Trace, shown: np.ndarray) -> Header:
 
 
 def _pack_lane(trace: Trace, lane: Lane, name: str, buffer: _Buffer, shown: np.ndarray) -> Header:
+    asked = [t + 1 for t, writes in enumerate(trace.stream.writes.tolist()) if not writes]
     arrays = {key: buffer.add(getattr(lane, key)) for key in SCALARS}
     arrays["kept"] = buffer.add(lane.kept)
     arrays["recall"] = buffer.add(lane.recall[:, shown])
@@ -214,8 +215,10 @@ def _pack_lane(trace: Trace, lane: Lane, name: str, buffer: _Buffer, shown: np.n
         "settings": {key: str(value) for key, value in lane.settings.items()},
         "has_matrix": _has_matrix(lane),
         "parts_at": lane.parts_at,
-        "answers": {str(t): word for t, word in enumerate(lane.answers) if word},
-        "correct": {str(t): int(mark) for t, mark in enumerate(lane.correct) if mark >= 0},
+        "answers": {str(step): lane.answers[step] for step in asked if lane.answers[step]},
+        "correct": {
+            str(step): int(lane.correct[step]) for step in asked if lane.correct[step] >= 0
+        },
         "sentences": _sentences(trace, lane),
         "arrays": arrays,
     }

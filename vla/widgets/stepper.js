@@ -740,7 +740,7 @@ class LaneRow {
 
   paintSentence() {
     const { step } = this.app.state;
-    const right = this.app.asks(step) ? this.lane.correct[step] : null;
+    const right = this.lane.correct[step];
     const verdict = right == null ? "" : right ? "✓ " : "✗ ";
     const text = this.app.sentence(this.lane, step);
     if (this.said === verdict + text) return;
@@ -1574,10 +1574,6 @@ export class Stepper {
     if (step === 0) return "Nothing is stored.";
     const error = lane.at("norm_error", step);
     return Number.isFinite(error) ? `Writes a residual of size ${three(error)}; mean recall error is now ${three(lane.at("recall_mean", step))}.` : "Reads and leaves the memory as it is.";
-  }
-
-  asks(step) {
-    return step > 0 && !this.trace.writes[step - 1];
   }
 
   storedAt(step) {
