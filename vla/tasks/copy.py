@@ -35,7 +35,7 @@ class _Copy(Task):
     def _tokens(self, batch: int, generator: torch.Generator, device: torch.device) -> torch.Tensor:
         content = uniform_tokens(batch, self.half, 0, self.separator, generator, device)
         bar = torch.full_like(content[:, :1], self.separator)
-        return torch.cat([content, bar, content], 1)[:, : self.length + 1]
+        return torch.cat([content, bar, content], 1)
 
 
 @register
@@ -73,7 +73,7 @@ class Copy(_Copy):
     """Copy as it should be: the same rows, each answer due one position before it is shown.
 
     At the separator the first token is due, then each token's successor, which only the first half
-    holds.
+    holds. Where T is odd, nothing is left to say at the last position.
 
     >>> print(Copy(length=8).draw(seed=1))
     input    69  16 104  28   |  69  16 104
@@ -87,10 +87,10 @@ class Copy(_Copy):
 
     @property
     def targets_per_row(self) -> int:
-        return self.length - self.half
+        return self.half
 
     def _draw(self, batch: int, generator: torch.Generator, device: torch.device) -> Batch:
-        rows = self._tokens(batch, generator, device)
-        targets = rows[:, 1:].clone()
-        targets[:, : self.half] = IGNORED
-        return Batch(rows[:, : self.length], targets[:, : self.length])
+        tokens = self._tokens(batch, generator, device)[:, : self.length]
+        targets = torch.full_like(tokens, IGNORED)
+        targets[:, self.half : 2 * self.half] = tokens[:, : self.half]
+        return Batch(tokens, targets)

@@ -94,7 +94,7 @@ class MQARAuthors(_SharedTokens):
     often, it doesn't remember longer. T = 3n + 1 unless given.
 
     >>> print(MQARAuthors(pairs=3).draw(seed=0))
-    input   44 98 14 77 98 44  | 44 14 44
+    input   48 98 70 77 62 44  | 48 70 48
     target   ·  ·  ·  ·  ·  ·  · 98 77 98
 
     A token can be a key in one pair and a value in another, and two keys can have one value.
@@ -126,7 +126,7 @@ class MQARPaper(_SharedTokens):
     separator is repeated, so that a longer row does mean longer retention.
 
     >>> print(MQARPaper(pairs=3, length=12).draw(seed=0))
-    input   44 98 14 77 98 44  |  |  | 14 98 44
+    input   48 98 70 77 62 44  |  |  | 70 62 48
     target   ·  ·  ·  ·  ·  ·  ·  ·  · 77 44 98
 
     Raises ``ValueError`` for more pairs than key tokens, or a length below 3n + 1.
@@ -157,8 +157,8 @@ class MQARFair(Task):
     T = max(64, 4n) unless given.
 
     >>> print(MQARFair(pairs=2, length=12, vocab=32, filler="blank").draw(seed=0))
-    input   15 17 14 30  _  _ 14  _  _  _ 15  _
-    target   ·  ·  ·  ·  ·  · 30  ·  ·  · 17  ·
+    input    4 27  6 22  _  _  6  _  _  _  4  _
+    target   ·  ·  ·  ·  ·  · 22  ·  ·  · 27  ·
 
     Raises ``ValueError`` for more pairs than key tokens, or a length below 4n.
     """

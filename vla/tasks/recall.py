@@ -53,7 +53,7 @@ class DelayedRecall(_OwnTokens):
     """n pairs first, then T − 3n − 1 tokens of noise, then every key once in shuffled order.
 
     >>> print(DelayedRecall(pairs=2, length=12).draw(seed=0))
-    input    44 111  14 115 124  84 120 117  98   |  44  14
+    input    48 111  62 115 124  84 120 117  98   |  48  62
     target    ·   ·   ·   ·   ·   ·   ·   ·   ·   · 111 115
 
     Noise is drawn from the values. Raises ``ValueError`` for more pairs than key tokens, or a
@@ -96,7 +96,7 @@ class AssociativeRecall(_OwnTokens):
     README names.
 
     >>> print(AssociativeRecall(pairs=2, length=12, vocab=128).draw(seed=0))
-    input    44 111  98  98  82  66  14 115  94  87   |  44
+    input    48 111  98  98  82  66  62 115  94  87   |  48
     target    ·   ·   ·   ·   ·   ·   ·   ·   ·   ·   · 111
 
     Raises ``ValueError`` for more pairs than key tokens or slots, or more queries than pairs.
