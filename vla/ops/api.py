@@ -14,7 +14,7 @@ from vla.ops.check import (
 )
 from vla.ops.chunk import chunk_vla
 from vla.ops.scan import scan
-from vla.ops.state import VLAState, compute_dtype, empty_state
+from vla.ops.state import VLAState, empty_state
 from vla.typing import Float, Tensor
 
 # Far below anything a float32 penalty can feel, and it makes the gradient of √β right at β = 0.
@@ -74,7 +74,7 @@ def vla_attention(
         check_finite(q=q, k=k, v=v, u=u, beta=beta, **_state_tensors(initial_state))
         check_gate(beta if u is None else None)
     rule = {"gain": gain, "refresh_every": refresh_every, "refresh_eps": refresh_eps}
-    sequences = (q, k, v, default_direction(k, beta) if u is None else u, beta)
+    sequences = (q, k, v, u, beta)
     name, _ = choose_backend(q, v, backend)
     start = None if initial_state is None else _symmetric(initial_state)
     if q.numel() == 0 or v.numel() == 0:
@@ -95,24 +95,26 @@ def default_direction(
     """``u = √β k``: with it and the rls gain, VLA is exact weighted recursive least squares."""
     if beta is None:
         return k
-    root = (beta.to(compute_dtype(k.dtype)) + TINY).sqrt()
-    return (root[..., None] * k).to(k.dtype)
+    return (beta + TINY).sqrt()[..., None] * k
 
 
 def _run_in_torch(
     name: str,
-    sequences: tuple[Any, ...],
+    sequences: tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None],
     start: VLAState,
     rule: dict[str, Any],
     chunk_size: int,
 ) -> tuple[Tensor, VLAState]:
     """Scan, associative scan or chunk, in the dtype of the state."""
-    wide: list[Any] = [x if x is None else x.to(start.S.dtype) for x in sequences]
+    dtype = start.S.dtype
+    q, k, v = (x.to(dtype) for x in sequences[:3])
+    u, beta = (x if x is None else x.to(dtype) for x in sequences[3:])
+    u = default_direction(k, beta) if u is None else u
     if name == "chunk":
-        o, state = chunk_vla(*wide, start, chunk_size=chunk_size, **rule)
+        o, state = chunk_vla(q, k, v, u, beta, start, chunk_size=chunk_size, **rule)
     else:
         loop = scan if name == "scan" else associative_scan
-        o, state = loop(*wide, start, **rule)
+        o, state = loop(q, k, v, u, beta, start, **rule)
     return o.to(sequences[2].dtype), state
 
 
