@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import pkgutil
 import sys
@@ -44,7 +45,7 @@ def make(name: str, **settings: Any) -> Rule:
     try:
         return RULES[name](**settings)
     except TypeError as error:
-        known = ", ".join(RULES[name].__dataclass_fields__)
+        known = ", ".join(field.name for field in dataclasses.fields(RULES[name]))
         raise ArgumentError("settings", settings, f"settings of {name!r}: {known}") from error
 
 
@@ -67,11 +68,19 @@ def load_file(path: str | Path) -> list[str]:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
+        _take_back(before, module_name)
         raise ArgumentError("rule file", str(path), f"a file that runs ({error!r})") from error
     added = [name for name, rule in RULES.items() if before.get(name) is not rule]
     if not added:
         raise ArgumentError("rule file", str(path), "a file with a class under @vla.rules.register")
     return added
+
+
+def _take_back(before: dict[str, type[Rule]], module_name: str) -> None:
+    """Undo what a file registered before it failed."""
+    RULES.clear()
+    RULES.update(before)
+    sys.modules.pop(module_name, None)
 
 
 def discover(package_path: list[str], package: str) -> None:
