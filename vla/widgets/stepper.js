@@ -778,7 +778,7 @@ class Heads {
 class Plot {
   constructor(app, slot) {
     Object.assign(this, { app, slot });
-    this.canvas = h("canvas", { role: "img", data: { testid: "curve", slot: String(slot) } });
+    this.canvas = h("canvas", { role: "img", tabindex: "0", data: { testid: "curve", slot: String(slot) } });
     this.still = h("canvas");
     this.values = h("div", { class: "values" });
     this.pick = h("select", { title: "What this does: chooses which number this curve shows", "aria-label": `quantity of curve ${slot + 1}`, onchange: () => this.choose() });
@@ -1386,6 +1386,7 @@ export class Stepper {
   load(data) {
     const before = this.trace;
     this.trace = decode(data);
+    const refocus = this.noteFocus();
     this.state.step = clamp(this.state.step, 0, this.trace.last);
     this.state.hover = this.state.cell = null;
     this.see();
@@ -1398,6 +1399,16 @@ export class Stepper {
     this.plots.forEach((plot) => { plot.trace = null; });
     this.layout();
     this.paint();
+    refocus();
+  }
+
+  // What has the focus may be built anew; the node that takes its place gets it back.
+  noteFocus() {
+    const before = this.focused();
+    if (!before?.dataset.testid || !this.root.contains(before)) return () => {};
+    const names = ["testid", "lane", "kind", "token", "slot"].filter((name) => name in before.dataset);
+    const twin = names.map((name) => `[data-${name}="${CSS.escape(before.dataset[name])}"]`).join("");
+    return () => { if (!before.isConnected) (this.root.querySelector(twin) ?? this.root).focus({ preventScroll: true }); };
   }
 
   rebuild() {
@@ -1427,7 +1438,7 @@ export class Stepper {
   }
 
   recolour() {
-    for (const row of [this.strip, ...this.plots, this.options]) if (row === this.strip) row.drawn = null;
+    this.strip.drawn = null;
     this.strip.load();
     this.strip.forget();
     this.plots.forEach((plot) => { plot.load(); plot.trace = null; });
@@ -1471,8 +1482,7 @@ export class Stepper {
     const room = (this.state.height || 700) - this.fixedHeight() - 8 * (count - 1);
     const widest = Math.min(240, (inner - 380) / 4 - 14);
     this.heat = snap(Math.floor(clamp((room - this.plotHeight) / count, Math.min(72, widest), widest)), most);
-    const left = room - this.plotHeight - count * this.heat;
-    this.plotHeight = Math.round(clamp(this.plotHeight + left, this.plotHeight, 260));
+    this.plotHeight = Math.round(clamp(room - count * this.heat, 92, 260));
   }
 
   fixedHeight() {
@@ -1484,6 +1494,7 @@ export class Stepper {
     const stale = Object.entries(patch).some(([key, value]) => !same(this.state[key], value));
     if (!stale) return;
     Object.assign(this.state, patch);
+    if (patch.playing) this.before = null;
     if ("theme" in patch) this.relook();
     if ("lanes" in patch) this.see();
     if ("lanes" in patch || "height" in patch) this.layout();
@@ -1520,7 +1531,7 @@ export class Stepper {
 
   // While playing, steps fall due by the clock; a slow frame skips ahead rather than lag.
   advance(now) {
-    if (!this.state.playing) return void (this.before = null);
+    if (!this.state.playing) return;
     this.due = (this.before == null ? 0 : this.due + Math.min(0.5, (now - this.before) / 1000) * RATE * this.state.speed);
     this.before = now;
     const whole = Math.floor(this.due);
