@@ -68,8 +68,16 @@ def test_overwrite() -> None:
         "linear": ["woof", "woof"],
         "delta": ["purr", "purr"],
         "vla": ["purr", "woof"],
-        "rls": ["meow", "woof"],
     }
+
+
+def test_average() -> None:
+    assert answers("average") == {"vla": ["purr", "woof"], "rls": ["meow", "woof"]}
+    assert lane("average", "rls").parts_at is None
+    meow, purr = lane("average", "rls").recall[-1, [0, 3]]
+    assert meow == pytest.approx(purr, rel=0.05)
+    meow, purr = lane("average", "vla").recall[-1, [0, 3]]
+    assert purr < 0.5 * meow
 
 
 def test_twins() -> None:

@@ -22,6 +22,7 @@ class Preset(NamedTuple):
     scene: Scene
 
 
+_FOUR = ("linear", "delta", "vla", "rls")
 _GATES = "cat: meow, dog: woof, cow: moo, owl: hoot, bee: buzz, ? cat"
 _PLACES = "Paris: France, Roma: Italia, 東京: 日本, ? Paris, ? Roma, ? 東京"
 
@@ -30,9 +31,17 @@ PRESETS: dict[str, Preset] = {
         "overwrite one key",
         "The cat gets a second sound. Which memories now say purr, and still know the dog?",
         "Three pairs are stored, and the cat is about to purr.",
-        "Only VLA answers both: linear attention hears the dog in the cat, DeltaNet loses the dog, "
-        "and exact RLS, which weighs old and new alike, still says meow.",
+        "Only VLA answers both: linear attention hears the dog in the cat, and DeltaNet, writing "
+        "purr, loses the dog.",
         Scene(),
+    ),
+    "average": Preset(
+        "the exact answer to old news",
+        "Exact least squares weighs old and new alike. What does it say of a cat that changed?",
+        "The same words as in the first scene, with exact RLS beside VLA.",
+        "Exact RLS still says meow: it answers the mean of the two sounds, the least-squares "
+        "solution; VLA's unit-length write lets the last one win.",
+        Scene(lanes=("vla", "rls")),
     ),
     "twins": Preset(
         "two near-twins",
@@ -40,7 +49,7 @@ PRESETS: dict[str, Preset] = {
         "Nothing is stored yet; the two keys have a cosine of about 0.9.",
         "VLA and exact RLS keep both; DeltaNet overwrites cat while it writes cats, and linear "
         "attention gives one blurred answer to both.",
-        Scene(text="cat: meow, cats: purr, ? cat, ? cats", similarity=0.9, step=0),
+        Scene(text="cat: meow, cats: purr, ? cat, ? cats", similarity=0.9, step=0, lanes=_FOUR),
     ),
     "overload": Preset(
         "2× overload",
@@ -48,7 +57,7 @@ PRESETS: dict[str, Preset] = {
         "32 random keys go into a memory of width 16; the last 8 tokens ask.",
         "Of 8 queries exact RLS answers 7, VLA 6, DeltaNet 3 and linear attention 1; nobody "
         "recalls without error.",
-        Scene(kind="gaussian", n=32, queries=8),
+        Scene(kind="gaussian", n=32, queries=8, lanes=_FOUR),
     ),
     "orthogonal": Preset(
         "orthogonal keys: everyone is right",
@@ -136,7 +145,7 @@ PRESETS: dict[str, Preset] = {
         "Change the pairs in the box on the left; any language will do.",
         "VLA and exact RLS answer all three cities; DeltaNet has overwritten Paris, and linear "
         "attention says France to each.",
-        Scene(text=_PLACES, similarity=0.6, step=2),
+        Scene(text=_PLACES, similarity=0.6, step=2, lanes=_FOUR),
     ),
 }  # fmt: skip
 """By the name that a link or a button uses; the first is what a first visit opens on."""

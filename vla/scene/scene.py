@@ -93,7 +93,7 @@ class Scene:
     seed: int = _stream_knob("seed", "seed", high=9999, step=1)
 
     lanes: tuple[str, ...] = _knob(
-        "rules", "names", ("linear", "delta", "vla", "rls"), "Rules", "Rules",
+        "rules", "names", ("linear", "delta", "vla"), "Rules", "Rules",
         "Memories that get the same tokens, one lane each.", choices=lane_names,
     )  # fmt: skip
     hidden: tuple[str, ...] = _knob(
@@ -163,6 +163,13 @@ class Scene:
 
         Values are texts, or lists of texts whose last counts. Never raises.
         """
+        scene, messages = cls.read(query)
+        scene, more = scene.repaired()
+        return scene, messages + more
+
+    @classmethod
+    def read(cls, query: Mapping[str, Any]) -> tuple[Scene, list[str]]:
+        """As :meth:`from_query`, each value by itself: the scene may still fail to trace."""
         table = {knob.key: (name, knob) for name, knob in knobs().items()}
         values, messages = {}, []
         for key, given in query.items():
@@ -174,16 +181,20 @@ class Scene:
             else:
                 continue
             messages += [repair] if repair else []
-        scene, more = cls(**values).repaired()
-        return scene, messages + more
+        return cls(**values), messages
 
     def to_query(self) -> dict[str, str]:
         """What differs from the default scene, as texts. ``from_query`` gives the scene back."""
+        texts = self.texts()
         return {
-            knob.key: knob.write(getattr(self, name))
+            knob.key: texts[knob.key]
             for name, knob in knobs().items()
             if getattr(self, name) != knob.default
         }
+
+    def texts(self) -> dict[str, str]:
+        """Every field as :meth:`read` takes it."""
+        return {knob.key: knob.write(getattr(self, name)) for name, knob in knobs().items()}
 
     def repaired(self) -> tuple[Scene, list[str]]:
         """The nearest scene that has a stream, and why it differs from this one."""

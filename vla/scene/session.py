@@ -1,0 +1,132 @@
+"""One visit to the stepping app: a scene, its controls and its picture, kept in step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vla import lab
+from vla.errors import ArgumentError
+from vla.scene.panel import Panel
+from vla.scene.presets import PRESETS, preset_of
+from vla.scene.scene import Scene, knobs
+from vla.trace.file import from_bytes, to_bytes
+from vla.widgets import Stepper, lane_ids
+
+MAX_UPLOAD = 64 * 2**20
+
+
+class Session:
+    """Holds the last good scene. What can't be traced becomes a message; the picture stays.
+
+    ``changed`` is called with the session after anything that the words of the page depend on.
+    """
+
+    def __init__(self, query: Mapping[str, Any]) -> None:
+        self.scene, notes = Scene.from_query(query)
+        self.changed: Callable[[Session], None] = lambda session: None
+        trace = self.scene.trace()
+        self.stepper = Stepper(trace, step=min(self.scene.step, len(trace) - 1))
+        self._show_lanes()
+        self.panel = Panel(values=self.scene.texts(), notes=notes, origin=_origin())
+        self._tell()
+
+    @property
+    def preset(self) -> str | None:
+        """The prepared scene that is on show, if it is one."""
+        return None if self.panel.source else preset_of(self.scene)
+
+    def react(self) -> None:
+        """Take what the person did to the controls since the last time."""
+        if self.panel.serial != self.panel.answered:
+            self.choose(self.panel.values, self.panel.serial)
+        if self.panel.wish:
+            self.obey(self.panel.wish)
+
+    def choose(self, values: Mapping[str, Any], serial: int = 0) -> None:
+        """Take the controls' values; step, visible lanes and seed stay."""
+        here = {key: text for key, text in self.scene.texts().items() if _is_view(key)}
+        scene, notes = Scene.read({**values, **here})
+        try:
+            self._picture(scene)
+        except ValueError as error:
+            notes.append(_plain(error))
+        self.panel.notes = notes
+        self.panel.answered = serial
+        self._tell()
+
+    def open(self, name: str) -> None:
+        """Show a prepared scene from its own step on. Raises ``ValueError`` for an unknown one."""
+        if name not in PRESETS:
+            raise ArgumentError("scene", name, "one of " + ", ".join(PRESETS))
+        scene = PRESETS[name].scene
+        self._picture(scene, step=scene.step)
+        self._show_lanes()
+        self.panel.values = scene.texts()
+        self.panel.notes = []
+        self._tell()
+
+    def load(self, name: str, content: bytes) -> None:
+        """Show a trace from a file. A damaged or foreign one becomes a message."""
+        try:
+            if len(content) > MAX_UPLOAD:
+                raise ArgumentError("trace file", f"{len(content)} bytes", f"at most {MAX_UPLOAD}")
+            self.stepper.show(from_bytes(content, name=name))
+        except ValueError as error:
+            self.panel.notes = [_plain(error)]
+            return
+        self.panel.source = name
+        self.panel.notes = []
+        self._tell()
+
+    def save(self) -> bytes:
+        """The trace on show, as a file's content."""
+        return to_bytes(self.stepper.trace)
+
+    def walked(self, step: int, lanes: list[str]) -> None:
+        """The person moved: remember where, so that a link says so."""
+        if self.panel.source:
+            return
+        ids = dict(zip(lane_ids(self.stepper.trace.lanes), self.scene.lanes, strict=True))
+        hidden = tuple(name for lane, name in ids.items() if lanes and lane not in lanes)
+        self.scene = self.scene.with_(step=step, hidden=hidden)
+        self._tell()
+
+    def obey(self, wish: str) -> None:
+        """Do what the panel asked for beside its values."""
+        act, _, name = wish.partition(":")
+        if act == "open" and name in PRESETS:
+            self.open(name)
+        elif act == "save":
+            self.panel.saved = self.save()
+        elif act == "load":
+            self.load(self.panel.upload_name, self.panel.upload)
+            self.panel.upload = b""
+        self.panel.wish = ""
+
+    def _picture(self, scene: Scene, step: int | None = None) -> None:
+        self.stepper.show(scene.trace(), step=step)
+        self.panel.source = ""
+        self.scene = scene.with_(step=self.stepper.step)
+
+    def _show_lanes(self) -> None:
+        self.stepper.lanes = self.scene.visible() if self.scene.hidden else []
+
+    def _tell(self) -> None:
+        self.panel.preset = self.preset or ""
+        self.panel.query = self.scene.to_query()
+        self.changed(self)
+
+
+def _is_view(key: str) -> bool:
+    return any(knob.key == key and knob.group == "View" for knob in knobs().values())
+
+
+def _plain(error: ValueError) -> str:
+    return f"{error} The last picture stays."
+
+
+def _origin() -> str:
+    return " ".join(
+        f"Rules from {loaded.path}: {', '.join(loaded.names)}." for loaded in lab.rule_files
+    )
