@@ -101,6 +101,9 @@ class Stream:
         lengths = {name: len(getattr(self, name)) for name in (*_PER_TOKEN, "labels")}
         if len(set(lengths.values())) != 1:
             raise ArgumentError("stream", lengths, "every field as long as k")
+        if not self.k.shape == self.q.shape == self.u.shape:
+            shapes = {name: tuple(getattr(self, name).shape) for name in ("k", "q", "u")}
+            raise ArgumentError("stream", shapes, "k, q and u of one shape")
         for name in ("k", "v", "q", "u", "beta"):
             rows = getattr(self, name)
             if rows is not None and not rows.isfinite().all():
@@ -181,18 +184,19 @@ def make_stream(name: str, **settings: Any) -> Stream:
 
 
 def from_pairs(
-    k: Float[Tensor, "t d"],
-    v: Float[Tensor, "t dv"],
+    k: Tensor,
+    v: Tensor,
     *,
     key_id: Sequence[int] | None = None,
     queries: int = 0,
     seed: int = 0,
     name: str = "custom",
 ) -> Stream:
-    """A stream from given keys and values, such as a trained layer's own. Keys are used as given.
+    """A stream from given keys ``[t, d]`` and values ``[t, d_v]``, such as a trained layer's own.
 
-    ``key_id`` says which keys are the same (default: all different); ``queries`` asks for so many
-    of the stored keys at the end. Raises ``ValueError`` for wrong shapes, NaN or infinity, T = 0.
+    Keys are used as given. ``key_id`` says which keys are the same (default: all different);
+    ``queries`` asks for so many of the stored keys at the end. Raises ``ValueError`` for wrong
+    shapes, NaN or infinity, T = 0.
     """
     if k.ndim != 2 or v.ndim != 2 or len(k) != len(v):
         got = f"k {tuple(k.shape)} and v {tuple(v.shape)}"
@@ -306,7 +310,9 @@ def _maker(title: str, sentence: str, *own: Parameter, common: tuple = _COMMON) 
 @_maker(
     "typed words",
     "Your own pairs; a query is answered by the nearest word.",
-    Parameter("text", "text", EXAMPLE_PAIRS, help="Pairs, commas between: cat: meow, ? cat"),
+    Parameter(
+        "text", "text", EXAMPLE_PAIRS, help="Pairs and queries, commas between: cat: meow, ? cat."
+    ),
     Parameter("similarity", "float", 0.0, 0.0, 0.99, "Cosine mixed into every two words."),
     common=(_D, _GATE, _SEED),
 )
