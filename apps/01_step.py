@@ -10,7 +10,7 @@ __generated_with = "0.25.2"
 app = marimo.App(width="full", app_title="Step the recurrence", css_file="step.css")
 
 with app.setup:
-    import html
+    from html import escape
 
     import marimo as mo
 
@@ -41,9 +41,17 @@ def _(session):
 
 
 @app.cell
+def _(session):
+    def opener(name):
+        return mo.ui.button(label=PRESETS[name].title, on_click=lambda _: session.open(name))
+
+    scenes = mo.ui.dictionary({name: opener(name) for name in PRESETS})
+    return (scenes,)
+
+
+@app.cell
 def _(controls, session):
-    controls.value
-    session.react()
+    session.react(controls.value)
     return
 
 
@@ -55,19 +63,43 @@ def _(picture, session):
 
 @app.cell
 def _(get_preset):
-    preset = PRESETS.get(get_preset() or "")
+    preset = PRESETS.get(get_preset())
     question = preset.question if preset else "Your own scene: what does the next token do?"
-    seen = preset.seen if preset else "Every knob keeps the place where you stand."
+    seen = preset.seen if preset else "Turn any knob: place and seed stay."
     mo.Html(
-        f'<header class="words"><h1>{html.escape(question)}</h1>'
-        f"<p>{html.escape(seen)} <b>Press the space bar</b> to play, an arrow key to step.</p></header>"
+        f'<header class="words"><h1>{escape(question)}</h1><p>{escape(seen)} '
+        "<b>Press the space bar</b> to play, an arrow key to step.</p></header>"
     )
-    return
+    return (preset,)
 
 
 @app.cell
 def _(left, right):
     mo.Html(f'<div class="bench"><aside>{left}</aside><main>{right}</main></div>')
+    return
+
+
+@app.cell
+def _(preset):
+    answer = preset.answer if preset else "Nobody has written one down for this scene: step it."
+    mo.Html(
+        f'<details class="answer"><summary>The answer</summary><p>{escape(answer)}</p></details>'
+    )
+    return
+
+
+@app.cell
+def _(scenes):
+    asked = "".join(
+        f"<li>{escape(PRESETS[name].question)} {button}</li>" for name, button in scenes.items()
+    )
+    mo.Html(f'<section class="more"><h2>Other questions</h2><ul>{asked}</ul></section>')
+    return
+
+
+@app.cell
+def _():
+    mo.Html('<p class="more"><a href="../">All apps</a></p>')
     return
 
 

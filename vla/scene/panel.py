@@ -12,7 +12,7 @@ from vla.rules import RULES
 from vla.rules.vla import VLA
 from vla.scene.knob import Knob
 from vla.scene.presets import PRESETS
-from vla.scene.scene import VARIANTS, knobs, lane_names, lane_title
+from vla.scene.scene import VARIANTS, knobs, lane_title
 from vla.tokens import STREAMS
 
 HERE = Path(__file__).parent
@@ -29,16 +29,16 @@ class Panel(anywidget.AnyWidget):
     _esm = HERE / "panel.js"
     _css = HERE / "panel.css"
 
-    table = traitlets.List().tag(sync=True)
+    table: Any = traitlets.List().tag(sync=True)
     """The knobs, as :func:`describe` makes them."""
-    presets = traitlets.List().tag(sync=True)
+    presets: Any = traitlets.List().tag(sync=True)
     values = traitlets.Dict().tag(sync=True)
     serial = traitlets.Int(0).tag(sync=True)
     answered = traitlets.Int(0).tag(sync=True)
     preset = traitlets.Unicode("").tag(sync=True)
     """The prepared scene that is shown; empty once a knob differs from it."""
     wish = traitlets.Unicode("").tag(sync=True)
-    """What was asked for beside the values: ``open:NAME``, ``save``, ``load``; cleared when done."""
+    """What was asked for beside the values: ``open:NAME``, ``save`` or ``load``; then cleared."""
     notes = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """Messages for the person, shown as plain text."""
     query = traitlets.Dict().tag(sync=True)
@@ -91,6 +91,3 @@ def _option(knob: Knob, choice: str) -> dict[str, str]:
     if knob.key == "stream":
         return {"value": choice, "words": STREAMS[choice].title, "help": STREAMS[choice].sentence}
     return {"value": choice, "words": choice}
-
-
-__all__ = ["Panel", "describe", "lane_names"]

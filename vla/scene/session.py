@@ -24,7 +24,7 @@ class Session:
 
     def __init__(self, query: Mapping[str, Any]) -> None:
         self.scene, notes = Scene.from_query(query)
-        self.changed: Callable[[Session], None] = lambda session: None
+        self.changed: Callable[[Session], object] = id
         trace = self.scene.trace()
         self.stepper = Stepper(trace, step=min(self.scene.step, len(trace) - 1))
         self._show_lanes()
@@ -36,12 +36,12 @@ class Session:
         """The prepared scene that is on show, if it is one."""
         return None if self.panel.source else preset_of(self.scene)
 
-    def react(self) -> None:
-        """Take what the person did to the controls since the last time."""
-        if self.panel.serial != self.panel.answered:
-            self.choose(self.panel.values, self.panel.serial)
-        if self.panel.wish:
-            self.obey(self.panel.wish)
+    def react(self, told: Mapping[str, Any]) -> None:
+        """Take what the person did to the controls: the traits of the panel, as they stand."""
+        if told["serial"] != self.panel.answered:
+            self.choose(told["values"], told["serial"])
+        if told["wish"]:
+            self.obey(told["wish"])
 
     def choose(self, values: Mapping[str, Any], serial: int = 0) -> None:
         """Take the controls' values; step, visible lanes and seed stay."""
