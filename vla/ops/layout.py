@@ -31,7 +31,7 @@ class Cuts:
 
 
 def cut(tokens: int, length: int, step: int = 0, refresh_every: int = 0) -> Cuts:
-    """Cut behind every refresh, and into chunks of at most ``length`` tokens.
+    """Cut behind every refresh, and into equal chunks of at most ``length`` tokens.
 
     :param step: tokens seen before the first one, which sets the phase of the refresh.
     """
@@ -73,10 +73,13 @@ def tokens_first(x: Float[Tensor, "n t d"], batch: int) -> Float[Tensor, "b t h 
 
 
 def _ends(tokens: int, length: int, step: int, refresh_every: int) -> list[int]:
-    """Where each chunk ends, counted in tokens of this call."""
+    """Where each chunk ends: every stretch between refreshes in equal parts, so few zero rows."""
     ends, at = [], 0
     while at < tokens:
-        room = refresh_every - (step + at) % refresh_every if refresh_every else length
-        at = min(at + min(length, room), tokens)
-        ends.append(at)
+        stretch = tokens - at
+        if refresh_every:
+            stretch = min(stretch, refresh_every - (step + at) % refresh_every)
+        parts = -(-stretch // length)
+        ends += [at + stretch * (i + 1) // parts for i in range(parts)]
+        at += stretch
     return ends
