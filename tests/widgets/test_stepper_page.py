@@ -168,13 +168,14 @@ def test_play_pauses_ends_and_starts_again(visit: Visit, words: Trace) -> None:
     page = visit(words)
     play, speed = page.get_by_test_id("play"), page.get_by_test_id("speed")
     before = play.bounding_box()
+    speed.select_option("0.5")
     play.click()
     page.locator("[data-testid=stepper]:not([data-step='0'])").wait_for()
     assert play.text_content() == "Pause"
     play.click()
     settle(page)
     stopped = step_of(page)
-    page.wait_for_timeout(700)
+    page.wait_for_timeout(1200)
     assert step_of(page) == stopped < len(words) - 1
     speed.select_option("32")
     play.click()

@@ -1045,7 +1045,11 @@ class Ladder {
     this.node = h("figure", { class: "ladder" }, h("figcaption", { class: "panel-head" }, h("span", {}, "stored pairs"), this.note), this.scroll);
     this.scroll.addEventListener("scroll", () => app.schedule(), { passive: true });
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
-    this.canvas.addEventListener("pointerleave", () => app.set({ hover: null }));
+    this.scroll.addEventListener("pointerenter", () => { this.pointed = true; });
+    this.scroll.addEventListener("pointerleave", () => {
+      this.pointed = false;
+      app.set({ hover: null });
+    });
     this.canvas.addEventListener("click", (event) => this.click(event));
   }
 
@@ -1065,6 +1069,7 @@ class Ladder {
     this.spacer.style.height = `${Math.max(0, this.row * count + this.axis - plotHeight)}px`;
     this.labels = new Map();
     this.widest = null;
+    this.followed = null;
   }
 
   rowAt(event) {
@@ -1083,7 +1088,19 @@ class Ladder {
     if (row >= 0) this.app.jump(this.app.trace.pairs[row] + 1);
   }
 
+  // Keeps the pair of this step, or of the token pointed at elsewhere, in view.
+  follow() {
+    const { trace, state, plotHeight } = this.app;
+    const pair = trace.pairAt(state.hover ?? state.step - 1);
+    if (pair === this.followed || this.pointed) return;
+    this.followed = pair;
+    const [top, bottom, view] = [pair * this.row, (pair + 1) * this.row, this.scroll.scrollTop];
+    if (pair >= 0 && top < view) this.scroll.scrollTop = top;
+    if (bottom > view + plotHeight - this.axis) this.scroll.scrollTop = bottom - plotHeight + this.axis;
+  }
+
   paint() {
+    this.follow();
     const { ladderWidth: width, plotHeight: height, trace, look } = this.app;
     const ctx = surface(this.canvas, width, height);
     this.area = { x: Math.min(this.labelWidth(ctx, look) + 12, width * 0.38), width: 0 };
@@ -1130,7 +1147,7 @@ class Ladder {
       ctx.fillStyle = look.lit;
       ctx.fillRect(0, y, width, this.row);
     }
-    ctx.font = `13px ${look.font}`;
+    ctx.font = `${trace.pairAt(state.step - 1) === pair ? "600 " : ""}13px ${look.font}`;
     ctx.textAlign = "right";
     ctx.textBaseline = "middle";
     ctx.fillStyle = status === "stored" ? look.ink : look.muted;
@@ -1260,7 +1277,8 @@ class Options {
     this.theme = h("select", { title: "What this does: light or dark (default: as the page)", data: { testid: "theme" }, onchange: () => app.set({ theme: this.theme.value }) },
       ["auto", "light", "dark"].map((name) => h("option", { value: name }, name)));
     this.panel = h("select", { title: "What this does: chooses the panel to save as CSV", "aria-label": "panel to save as CSV", data: { testid: "csv-panel" } });
-    this.node = h("div", { class: "options" }, this.rules, h("span", { class: "group" }, this.log, this.stretch, h("label", { title: this.theme.title }, "theme", this.theme)), h("span", { class: "hint" }, "space plays · ← → step · Home, End"), this.saving());
+    this.hint = h("span", { class: "hint" }, "space plays · ← → step · Home, End");
+    this.node = h("div", { class: "options" }, this.rules, h("span", { class: "group" }, this.log, this.stretch, h("label", { title: this.theme.title }, "theme", this.theme)), this.hint, this.saving());
   }
 
   check(words, name, does, key) {
@@ -1461,13 +1479,20 @@ export class Stepper {
     this.strip.forget();
     this.share(mode, count);
     this.root.dataset.dense = String(Number(mode === "wide" && this.heat < 118));
-    this.root.dataset.text = mode === "wide" && this.width - 4 * this.heat < 680 ? "small" : "large";
+    this.root.dataset.text = this.textMode(mode);
     this.root.style.setProperty("--heat", `${this.heat}px`);
     this.root.style.setProperty("--plot", `${this.plotHeight}px`);
     this.plotWidth = this.plots[0].canvas.clientWidth;
     this.ladderWidth = this.ladder.scroll.clientWidth;
     this.ladder.layout();
     this.ladderWidth = this.ladder.scroll.clientWidth;
+  }
+
+  // How the numbers of a lane are set: on one line, in one row, in two rows.
+  textMode(mode) {
+    const width = this.width - 24 - 4 * (this.heat + 14);
+    if (mode !== "wide") return "row";
+    return width < 590 ? "small" : width > 860 && this.heat < 118 ? "line" : "row";
   }
 
   // Shares the height between matrices and curves: matrices first, what they can't use to the curves.
@@ -1481,11 +1506,13 @@ export class Stepper {
     }
     const room = (this.state.height || 700) - this.fixedHeight() - 8 * (count - 1);
     const widest = Math.min(240, (inner - 380) / 4 - 14);
-    this.heat = snap(Math.floor(clamp((room - this.plotHeight) / count, Math.min(72, widest), widest)), most);
+    const least = Math.min(widest, inner - 4 * (72 + 14) < 590 ? 134 : 72);
+    this.heat = snap(Math.floor(clamp((room - this.plotHeight) / count, least, widest)), most);
     this.plotHeight = Math.round(clamp(room - count * this.heat, 92, 260));
   }
 
   fixedHeight() {
+    this.options.hint.hidden = this.state.visible.size > 2;
     const others = [this.strip.node, this.say, this.heads.node, this.controls.node, this.options.node];
     return others.reduce((sum, node) => sum + node.offsetHeight, 24 + 6 * 8 + 16);
   }
@@ -1924,16 +1951,24 @@ class PageHost {
   }
 
   view() {
-    return this.start;
+    return { ...this.start, height: this.height() };
+  }
+
+  height() {
+    return clamp(window.innerHeight - 4, 700, 1000);
   }
 
   attach(app) {
+    this.resize = () => app.set({ height: this.height() });
+    window.addEventListener("resize", this.resize);
     app.load(this.data);
   }
 
   push() {}
 
-  close() {}
+  close() {
+    window.removeEventListener("resize", this.resize);
+  }
 
   page(view) {
     this.source.querySelector("#stepper-view").textContent = inScript(view);
