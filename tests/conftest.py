@@ -14,6 +14,16 @@ sys.modules[checker.__name__] = checker
 # Before anything imports them: the hook wraps modules as they load.
 install_import_hook(["vla.rules", "vla.tokens", "vla.words", "vla.trace"], "vla_checker.check")
 
+import jaxtyping  # noqa: E402
+import pytest  # noqa: E402
 import torch  # noqa: E402
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture
+def unchecked():
+    """Long loops without the run-time checks, which would take most of the time."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

@@ -7,7 +7,6 @@ table is meant, other draws than these).
 import itertools
 import math
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -223,15 +222,7 @@ def test_without_refresh_A_shrinks_for_ever():
         assert np.allclose(got, wanted, rtol=0.01, atol=5e-4)
 
 
-@pytest.fixture
-def _unchecked():
-    """Twenty thousand steps without the run-time shape checks, which take most of the time."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
-
-@pytest.mark.usefixtures("_unchecked")
+@pytest.mark.usefixtures("unchecked")
 def test_refresh_is_process_noise_that_keeps_A_from_vanishing():
     scale = torch.tensor(list(REFRESHED), dtype=torch.float64)[:, None]
     A = 10 * torch.eye(D, dtype=torch.float64).repeat(2, 1, 1)

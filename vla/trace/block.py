@@ -107,13 +107,17 @@ class Runner:
         ]
 
     def _recall(self, states: State, last: int) -> Tensor:
-        """Relative error of every pair in every state; pairs not written by ``last`` are NaN."""
+        """Relative error of every pair written by step ``last``, in every state; NaN for the rest.
+
+        A value of zero length has no relative error: its absolute one stands in.
+        """
         count = int((self.pairs < last).sum())
         errors = torch.full((len(states.S), len(self.pairs)), torch.nan, dtype=torch.float64)
         if count:
             values = self._values[:count]
             gap = self.rule.read(states, self._keys[:count]).double() - values
-            errors[:, :count] = gap.norm(dim=-1) / values.norm(dim=-1)
+            size = values.norm(dim=-1)
+            errors[:, :count] = gap.norm(dim=-1) / size.where(size > 0, 1.0)
         return errors
 
     def _block(

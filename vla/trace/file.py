@@ -81,6 +81,7 @@ def to_bytes(trace: Trace) -> bytes:
     text = json.dumps(
         {"format": FORMAT, "version": VERSION, "sha256": digests, "trace": header},
         ensure_ascii=False,
+        default=str,
     )
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -171,11 +172,15 @@ def _trace(header: dict[str, Any], arrays: dict[str, Array]) -> Trace:
     words = stream.pop("vocabulary")
     vocabulary = None if words is None else Vocabulary(**_fields(words, arrays))
     lanes = tuple(Lane(**_fields(lane, arrays)) for lane in fields.pop("lanes"))
-    return Trace(
+    trace = Trace(
         stream=Stream(vocabulary=vocabulary, **_fields(stream, arrays)),
         lanes=lanes,
         **_fields(fields, arrays),
     )
+    trace.stream.check()
+    if any(len(lane.norm_S) != len(trace) for lane in lanes):
+        raise ArgumentError("trace file", "lanes", f"{len(trace)} rows in every lane")
+    return trace
 
 
 def _npy(array: Array) -> bytes:

@@ -63,9 +63,10 @@ def ridge_solutions(
 def relative_distance(
     S: Float[Tensor, "m dv d"], reference: Float[Tensor, "m dv d"]
 ) -> Float[Tensor, "m"]:
-    """``‖S − S*‖/‖S*‖`` (Frobenius), 0 where both are empty."""
+    """``‖S − S*‖/‖S*‖`` (Frobenius): 0 where both are empty, infinite for an exploded ``S``."""
     gap, size = frobenius(S - reference), frobenius(reference)
-    return torch.where((gap == 0) & (size == 0), 0.0, gap / size)
+    distance = torch.where((gap == 0) & (size == 0), 0.0, gap / size)
+    return distance.where(frobenius(S).isfinite(), torch.inf)
 
 
 def frobenius(matrices: Float[Tensor, "*m r c"]) -> Float[Tensor, "*m"]:

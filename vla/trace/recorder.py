@@ -21,6 +21,7 @@ from vla.typing import Tensor
 BLOCK = 256
 MAX_LANES = 16
 MAX_CACHE_TOKENS = 10_000
+MAX_ROW_BYTES = 2 * 2**30
 DEFAULT_LAMBDA0 = 0.1
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 
@@ -47,15 +48,16 @@ def record(
     Matrices, spectra, recall and the ridge answer are taken at the kept steps: every step while
     they fit into ``max_bytes`` for all lanes together, else as many as fit, evenly spaced (``keep``
     asks for so many, or for these steps). Elsewhere they are NaN. Vectors and scalars are there
-    for every step and take ``8 T (4 d + 3 d_v + 12)`` bytes a lane besides.
+    for every step and take ``8 T (4 d + 3 d_v + 12)`` bytes a lane besides, 2 GiB at most in all.
 
     The ridge answer is ``argmin_S Σ w ‖v − S k‖² + λ0 ‖S‖²`` over the pairs written so far, with
     the rule's own keys, its ``weight_of`` (1 unless the rule weighs pairs by β) and its ``lambda0``
     (0.1 if it has none), solved afresh at each kept step.
 
     Raises ``ValueError`` for no rules, an unknown one, more than 16, an empty or NaN stream, steps
-    out of range, a memory bound too small for two steps, a dtype that isn't float64, float32 or
-    bfloat16, or softmax attention on more than 10 000 tokens (its cache grows).
+    out of range, a memory bound too small for two steps, more than 2 GiB of vectors, a dtype that
+    isn't float64, float32 or bfloat16, or softmax attention on more than 10 000 tokens (its cache
+    grows).
     """
     stream.check()
     lanes = lane_rules(rules)
@@ -63,6 +65,7 @@ def record(
         raise ArgumentError("dtype", dtype, "one of " + ", ".join(map(str, DTYPES)))
     require_positive("tolerance", tolerance)
     _require_cache_fits(lanes, stream)
+    _require_rows_fit(len(lanes), stream)
     pairs = stream.writes.nonzero()[:, 0]
     kept = _kept_steps(stream, len(lanes), len(pairs), keep, max_bytes)
     replaced = _overwritten_at(stream, pairs)
@@ -106,11 +109,29 @@ class _Clock:
     def __init__(self, stream: Stream, pairs: Tensor, replaced: Array, kept: Array) -> None:
         self.stream, self.pairs, self.kept = stream, pairs, kept
         self.n = len(stream) + 1
-        first = pairs.numpy() + 1
-        steps = kept[:, None]
-        self.live = (first <= steps) & ((replaced < 0) | (steps < replaced))
-        """Pairs stored and not overwritten, at each kept step."""
-        self.expected = np.array(stream.expected())
+        self.replaced = replaced
+        self.stored = self.stored_at(kept)
+        self.live = self.live_at(kept)
+        self.expected = np.array([-1, *stream.expected()])
+        """For each step, the token whose value is the right answer; −1 if there is none."""
+
+    def stored_at(self, steps: Array) -> Array:
+        """For each step, which pairs are written by then."""
+        return self.pairs.numpy() < steps[:, None]
+
+    def live_at(self, steps: Array) -> Array:
+        """For each step, which pairs are written and not overwritten."""
+        after = steps[:, None]
+        return self.stored_at(steps) & ((self.replaced < 0) | (after < self.replaced))
+
+    def judged(self) -> Array:
+        """Steps whose unnamed answers are judged: all of them, or on long streams the kept ones
+        and a thousand queries."""
+        if self.n * len(self.pairs) <= 50_000_000:
+            return np.flatnonzero(self.expected >= 0)
+        queries = np.flatnonzero(~self.stream.writes.numpy())[:1000] + 1
+        steps = np.union1d(self.kept, queries)
+        return steps[self.expected[steps] >= 0]
 
 
 def _lane(
@@ -171,6 +192,7 @@ class _Tape:
             self._spectra(block, here)
             self._ridge(block, here)
             self.recall[np.searchsorted(kept, here)] = block.recall.numpy()
+        self.recall[~self.clock.stored] = np.nan
 
     def _row_zero(self, runner: Runner) -> None:
         rows, state = self.rows, runner.state
@@ -285,15 +307,14 @@ def _measured(decays: Tensor, k: Tensor, gain: Tensor) -> Tensor:
 
 
 def _decode(clock: _Clock, read: Array) -> tuple[tuple[str, ...], Array]:
-    correct = np.full(clock.n, -1, dtype=np.int64)
-    stream = clock.stream
-    known = np.flatnonzero(clock.expected >= 0)
-    if stream.vocabulary is None:
+    vocabulary, correct = clock.stream.vocabulary, np.full(clock.n, -1, dtype=np.int64)
+    if vocabulary is None:
         return ("",) * clock.n, _nearest_is_right(clock, read, correct)
-    said = stream.vocabulary.nearest(torch.from_numpy(read[1:]))
-    wanted = stream.vocabulary.nearest(stream.v[torch.from_numpy(clock.expected[known])])
-    correct[known + 1] = [said[t] == word for t, word in zip(known, wanted, strict=True)]
-    return ("", *said), correct
+    said = ("", *vocabulary.nearest(torch.from_numpy(read[1:])))
+    known = np.flatnonzero(clock.expected >= 0)
+    wanted = vocabulary.nearest(clock.stream.v[torch.from_numpy(clock.expected[known])])
+    correct[known] = [said[step] == word for step, word in zip(known, wanted, strict=True)]
+    return said, correct
 
 
 def _nearest_is_right(clock: _Clock, read: Array, correct: Array) -> Array:
@@ -302,14 +323,14 @@ def _nearest_is_right(clock: _Clock, read: Array, correct: Array) -> Array:
     values = values / values.norm(dim=-1, keepdim=True).clamp_min(1e-300)
     column = np.full(clock.n, -1)
     column[clock.pairs.numpy()] = np.arange(len(values))
-    expected = np.concatenate([[-1], clock.expected])[clock.kept]
-    for rows in np.array_split(np.flatnonzero(expected >= 0), 1 + len(clock.kept) // 128):
-        steps = clock.kept[rows]
+    judged = clock.judged()
+    for steps in np.array_split(judged, 1 + len(judged) // 128):
         answers = torch.from_numpy(read[steps])
-        scores = (answers @ values.mT).where(torch.from_numpy(clock.live[rows]), -torch.inf)
-        own = scores[torch.arange(len(rows)), torch.from_numpy(column[expected[rows]])]
+        scores = (answers @ values.mT).where(torch.from_numpy(clock.live_at(steps)), -torch.inf)
+        own = torch.from_numpy(column[clock.expected[steps]])[:, None]
         size = answers.abs().amax(1)
-        correct[steps] = ((size > 0) & (own >= scores.amax(1) - 1e-12 * size)).numpy()
+        best = scores.gather(1, own)[:, 0] >= scores.amax(1) - 1e-12 * size
+        correct[steps] = ((size > 0) & best).numpy()
     return correct
 
 
@@ -368,6 +389,15 @@ def _require_cache_fits(lanes: Mapping[str, Rule], stream: Stream) -> None:
                 "stream", f"{len(stream)} tokens", f"at most {MAX_CACHE_TOKENS} for {name!r}",
                 "Its cache grows with every token: leave the rule out or shorten the stream.",
             )  # fmt: skip
+
+
+def _require_rows_fit(lanes: int, stream: Stream) -> None:
+    needed = 8 * lanes * (len(stream) + 1) * (4 * stream.d + 3 * stream.d_v + 12)
+    if needed > MAX_ROW_BYTES:
+        raise ArgumentError(
+            "stream", f"{needed / 2**30:.1f} GiB of vectors", f"at most {MAX_ROW_BYTES / 2**30:g}",
+            "Trace fewer rules at once, a shorter stream, or narrower keys.",
+        )  # fmt: skip
 
 
 def _as_rule(rule: object) -> Rule:
