@@ -235,11 +235,18 @@ function readable(hex, paper) {
   return `rgb(${ink.join(" ")})`;
 }
 
+// Stands in until the host has attached the style sheet.
+const UNSTYLED = {
+  paper: "#ffffff", ink: "#000000", muted: "#555555", grid: "#dddddd", line: "#888888", lit: "#ffffcc", now: "#000000",
+  diverging: "#053b66 #f5f5f5 #7f2e00",
+};
+
 // The look of one theme, read from the style sheet's tokens.
 class Look {
   constructor(root) {
     const style = getComputedStyle(root);
-    const token = (name) => style.getPropertyValue(`--${name}`).trim();
+    const token = (name) => style.getPropertyValue(`--${name}`).trim() || UNSTYLED[name];
+    this.styled = style.getPropertyValue("--paper") !== "";
     for (const name of ["paper", "ink", "muted", "grid", "line", "lit", "now"]) this[name] = token(name);
     this.font = style.fontFamily;
     this.stops = token("diverging").split(/\s+/).map(rgb);
@@ -1119,7 +1126,7 @@ class Ladder {
   }
 
   labelWidth(ctx, look) {
-    ctx.font = `13px ${look.font}`;
+    ctx.font = `600 13px ${look.font}`;
     const { pairs, labels } = this.app.trace;
     this.widest ??= pairs.reduce((most, token) => Math.max(most, ctx.measureText(labels[token]).width), 30);
     return this.widest;
@@ -1172,7 +1179,7 @@ class Ladder {
   }
 
   label(ctx, pair) {
-    if (!this.labels.has(pair)) this.labels.set(pair, ellipsis(ctx, this.app.trace.labels[this.app.trace.pairs[pair]], this.area.x - 12));
+    if (!this.labels.has(pair)) this.labels.set(pair, ellipsis(ctx, this.app.trace.labels[this.app.trace.pairs[pair]], this.area.x - 11));
     return this.labels.get(pair);
   }
 
@@ -1394,6 +1401,7 @@ export class Stepper {
   destroy() {
     cancelAnimationFrame(this.pending);
     clearTimeout(this.resting);
+    clearTimeout(this.styling);
     this.observer.disconnect();
     this.hostLook.disconnect();
     this.schemes.removeEventListener("change", this.onScheme);
@@ -1453,6 +1461,16 @@ export class Stepper {
     for (const lane of this.trace?.lanes ?? []) lane.shade = readable(lane.colour, paper);
     this.lanesById = new Map((this.trace?.lanes ?? []).map((lane) => [lane.id, lane]));
     if (paint && this.trace) this.recolour();
+    if (!this.look.styled) this.awaitStyle();
+  }
+
+  awaitStyle() {
+    clearTimeout(this.styling);
+    this.styling = setTimeout(() => {
+      if (!getComputedStyle(this.root).getPropertyValue("--paper")) return this.awaitStyle();
+      this.relook();
+      this.layout();
+    }, 50);
   }
 
   recolour() {
