@@ -18,18 +18,25 @@ import hashlib
 import json
 import os
 import shutil
+import struct
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import numpy as np
 from nbclient import NotebookClient
 from nbformat import NotebookNode
+
+from vla.widgets.html import fill
 
 HERE = Path(__file__).resolve().parent
 FIGURE = "application/vnd.plotly.v1+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 STATE = "application/vnd.jupyter.widget-state+json"
+PAGE = "application/x-page-to-photograph"
+COLOURS = 256
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("notebooks", nargs="*", type=Path, help="default: all of this folder")
     parser.add_argument("--check", action="store_true", help="run nothing, name stale notebooks")
-    parser.add_argument("--no-pictures", action="store_true", help="don't add PNGs of the figures")
+    parser.add_argument("--no-pictures", action="store_true", help="don't add pictures")
     chosen = parser.parse_args(arguments)
     paths = chosen.notebooks or sorted(HERE.glob("*.ipynb"))
     if chosen.check:
@@ -48,6 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         book = execute(path)
         if not chosen.no_pictures:
             add_pictures(book)
+        drop_pages(book)
         nbformat.write(book, path)
         print(f"{path.name}: {len(code_cells(book))} cells, {path.stat().st_size // 1000} kB")
     return 0
@@ -88,11 +96,23 @@ def clean(book: NotebookNode) -> NotebookNode:
 
 
 def still(data: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
-    """What stands in a file for a widget: the first figure it shows, or a line of text."""
-    for output in outputs_within(data[WIDGET]["model_id"], state):
+    """What stands in a file for a widget: its first figure, its page, or a line of text."""
+    model = data[WIDGET]["model_id"]
+    for output in outputs_within(model, state):
         if FIGURE in output.get("data", {}):
             return {FIGURE: output["data"][FIGURE], "text/plain": ""}
-    return {"text/plain": "A control or a moving picture: run this cell to see it."}
+    words = {"text/plain": "A control or a moving picture: run this cell to see it."}
+    return words | page_of(state.get(model, {}))
+
+
+def page_of(model: dict[str, Any]) -> dict[str, str]:
+    """The stepper's own self-contained page, to be photographed by :func:`add_pictures`."""
+    values, buffers = model.get("state", {}), model.get("buffers", ())
+    data = [b["data"] for b in buffers if b["path"] == ["data"]]
+    if not (data and "page" in values):
+        return {}
+    view = {name: values[name] for name in ("step", "lanes", "log", "stretch")} | {"theme": "light"}
+    return {PAGE: fill(values["page"], base64.b64decode(data[0]), view, "")}
 
 
 def outputs_within(model: str, state: dict[str, Any]) -> list[dict[str, Any]]:
@@ -127,48 +147,112 @@ def is_stale(book: NotebookNode) -> bool:
 
 
 def add_pictures(book: NotebookNode) -> None:
-    """Store a PNG beside every figure. Says so and does nothing if there is no browser."""
-    bundles = [
-        output.data
-        for cell in code_cells(book)
-        for output in cell.outputs
-        if FIGURE in output.get("data", {})
-    ]
+    """Store a picture beside every figure. Says so and does nothing if there is no browser."""
+    outputs = [output.get("data", {}) for cell in code_cells(book) for output in cell.outputs]
+    bundles = [data for data in outputs if FIGURE in data or PAGE in data]
     try:
-        pictures = render([bundle[FIGURE] for bundle in bundles])
+        for bundle, picture in zip(bundles, photographs(bundles), strict=True):
+            bundle["image/png"] = base64.b64encode(picture).decode()
     except Exception as error:
         print(f"no pictures added: {error}".splitlines()[0], file=sys.stderr)
-        return
-    for bundle, picture in zip(bundles, pictures, strict=True):
-        bundle["image/png"] = base64.b64encode(picture).decode()
 
 
-def render(figures: list[dict[str, Any]], width: int = 760) -> list[bytes]:
-    """Draw figures in a headless Chromium with plotly's own script; no network."""
+def drop_pages(book: NotebookNode) -> None:
+    """Leave out the pages that were there to be photographed: they are large."""
+    for cell in code_cells(book):
+        for output in cell.outputs:
+            output.get("data", {}).pop(PAGE, None)
+
+
+def photographs(bundles: list[dict[str, Any]], width: int = 760) -> list[bytes]:
+    """PNGs of figures and pages, from a headless Chromium; no network."""
     import plotly.offline
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": width, "height": 900})
-        page.set_content("<body style='margin:0'><div id='figure'></div></body>")
-        page.add_script_tag(content=plotly.offline.get_plotlyjs())
-        return [_picture(page, figure, width) for figure in figures]
+        canvas = browser.new_page(viewport={"width": width, "height": 900})
+        canvas.set_content("<body style='margin:0'><div id='figure'></div></body>")
+        canvas.add_script_tag(content=plotly.offline.get_plotlyjs())
+        shots = [
+            _draw(canvas, bundle[FIGURE], width)
+            if FIGURE in bundle
+            else _photograph(browser, bundle[PAGE])
+            for bundle in bundles
+        ]
+        return [palette_png(_pixels(canvas, shot)) for shot in shots]
 
 
-def _picture(page: Any, figure: dict[str, Any], width: int) -> bytes:
+def _draw(canvas: Any, figure: dict[str, Any], width: int) -> bytes:
     draw = """async ([figure, width]) => {
         const layout = {...figure.layout, width};
         await Plotly.newPlot('figure', figure.data, layout, {staticPlot: true});
     }"""
-    page.evaluate(draw, [figure, width])
-    return page.locator("#figure .svg-container").screenshot()
+    canvas.evaluate(draw, [figure, width])
+    return canvas.locator("#figure .svg-container").screenshot()
+
+
+def _photograph(browser: Any, html: str) -> bytes:
+    page = browser.new_page(viewport={"width": 1000, "height": 760})
+    page.set_content(html)
+    page.locator("canvas").first.wait_for()
+    page.wait_for_timeout(300)
+    return page.screenshot()
 
 
 def chromium() -> str | None:
     """A browser by ``VLA_CHROMIUM`` or by its usual names; ``None`` leaves it to Playwright."""
     names = ("chromium", "chromium-browser", "google-chrome")
     return os.environ.get("VLA_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
+def _pixels(canvas: Any, picture: bytes) -> np.ndarray:
+    """Red, green and blue of every pixel: the browser is the one that can decode a PNG."""
+    decode = """async (encoded) => {
+        const image = new Image();
+        image.src = 'data:image/png;base64,' + encoded;
+        await image.decode();
+        const plane = new OffscreenCanvas(image.width, image.height).getContext('2d');
+        plane.drawImage(image, 0, 0);
+        const data = plane.getImageData(0, 0, image.width, image.height).data;
+        const blob = new Blob([data]);
+        const url = await new Promise((done) => {
+            const reader = new FileReader();
+            reader.onload = () => done(reader.result);
+            reader.readAsDataURL(blob);
+        });
+        return [image.height, image.width, url.split(',')[1]];
+    }"""
+    height, width, data = canvas.evaluate(decode, base64.b64encode(picture).decode())
+    flat = np.frombuffer(base64.b64decode(data), dtype=np.uint8)
+    return flat.reshape(height, width, 4)[..., :3]
+
+
+def palette_png(pixels: np.ndarray) -> bytes:
+    """A PNG of at most 256 colours: a third of the size, and figures have no more than that."""
+    height, width, _ = pixels.shape
+    flat = pixels.reshape(-1, 3).astype(np.int64)
+    bins = (flat >> 3) @ np.array([1 << 10, 1 << 5, 1])
+    _, place, counts = np.unique(bins, return_inverse=True, return_counts=True)
+    sums = np.stack([np.bincount(place, weights=flat[:, c]) for c in range(3)], 1)
+    colours = sums / counts[:, None]
+    common = np.argsort(-counts, kind="stable")[:COLOURS]
+    distance = ((colours[:, None] - colours[None, common]) ** 2).sum(-1)
+    rows = distance.argmin(1)[place].astype(np.uint8).reshape(height, width)
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), rows], 1).tobytes()
+    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    palette = colours[common].round().astype(np.uint8).tobytes()
+    parts = (
+        (b"IHDR", header),
+        (b"PLTE", palette),
+        (b"IDAT", zlib.compress(lines, 9)),
+        (b"IEND", b""),
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*part) for part in parts)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 if __name__ == "__main__":

@@ -21,15 +21,18 @@ Array = np.ndarray
 def norms(trace: Trace, *, theme_name: str = "light") -> go.Figure:
     """``‖S‖``, ``‖A‖`` (Frobenius) and mean recall error over the steps, one line per rule.
 
-    The recall is averaged over the pairs stored and not overwritten by then. Long traces are
-    thinned to 2 000 points a line. Raises ``ValueError`` for an unknown theme.
+    The middle panel is left out if no rule keeps an ``A``. The recall is averaged over the pairs
+    stored and not overwritten by then. Long traces are thinned to 2 000 points a line.
+    Raises ``ValueError`` for an unknown theme.
     """
     look = theme(theme_name)
-    panels = ("‖S‖ (Frobenius)", "‖A‖ (Frobenius)", "recall error (relative)")
-    figure = _stack(panels)
+    panels = [
+        panel for panel in _PANELS if any(_rows(lane, panel) is not None for lane in trace.lanes)
+    ]
+    figure = _stack([_PANELS[panel] for panel in panels])
     for lane, pen in zip(trace.lanes, pens(trace.lanes, look), strict=True):
-        rows = (lane.norm_S, lane.norm_A if lane.A is not None else None, lane.recall_mean)
-        for row, values in enumerate(rows, start=1):
+        for row, panel in enumerate(panels, start=1):
+            values = _rows(lane, panel)
             if values is not None:
                 figure.add_trace(_curve(values, pen, legend=row == 1), row=row, col=1)
     figure.update_xaxes(title_text="step", row=len(panels), col=1)
@@ -37,7 +40,8 @@ def norms(trace: Trace, *, theme_name: str = "light") -> go.Figure:
     figure.update_yaxes(rangemode="tozero")
     ends = _last_values(trace, ("norm_S", "recall_mean"))
     return finish(
-        figure, look, title="Size of the memory and what it still recalls", height=640,
+        figure, look, title="Size of the memory and what it still recalls",
+        height=160 * len(panels) + 160,
         alt=f"Curves over {len(trace) - 1} tokens. ‖S‖ and mean recall error at the end: {ends}.",
     )  # fmt: skip
 
@@ -98,6 +102,17 @@ def spectral(trace: Trace, *, theme_name: str = "light") -> go.Figure:
         figure, look, title="How much a write can stretch the old memory",
         alt=f"Largest spectral norm of a single step: {largest}. Proposition 2 states 1.",
     )  # fmt: skip
+
+
+_PANELS = {
+    "norm_S": "‖S‖ (Frobenius)",
+    "norm_A": "‖A‖ (Frobenius)",
+    "recall_mean": "recall error (relative)",
+}
+
+
+def _rows(lane: Lane, panel: str) -> Float[Array, "n"] | None:
+    return None if panel == "norm_A" and lane.A is None else getattr(lane, panel)
 
 
 def _stack(panels: Sequence[str]) -> go.Figure:

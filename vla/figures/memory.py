@@ -66,7 +66,9 @@ def ladder(trace: Trace, step: int, *, theme_name: str = "light") -> go.Figure:
             )
         )  # fmt: skip
     figure.add_vline(x=1, line={"color": look.muted, "width": 1, "dash": "dot"})
-    figure.update_xaxes(title_text="recall error (relative); 1 is no memory", rangemode="tozero")
+    figure.update_xaxes(
+        title_text="recall error (relative); 1 is no memory", range=[-0.02, _rightmost(figure)]
+    )
     figure.update_yaxes(autorange="reversed", type="category")
     return finish(
         figure, look, title=f"Stored pairs read back after step {step}",
@@ -173,8 +175,15 @@ def _words(lane: Lane, step: int) -> str:
 
 def _pair_name(trace: Trace, i: int, step: int) -> str:
     gone = trace.overwritten_at[i]
-    label = f"{i + 1}  {trace.stream.labels[trace.pairs[i]]}"
+    words = trace.stream.vocabulary is not None
+    label = f"{i + 1}  {trace.stream.labels[trace.pairs[i]]}" if words else f"pair {i + 1}"
     return f"{label} (overwritten)" if 0 <= gone <= step else label
+
+
+def _rightmost(figure: go.Figure) -> float:
+    """End of the error axis: past 1 always, so that it doesn't jump while errors are small."""
+    errors = [np.nanmax(t.x) for t in figure.data if len(t.x) and np.isfinite(t.x).any()]
+    return 1.06 * max([1.0, *errors])
 
 
 def _ladder_words(trace: Trace, step: int, stored: list[int]) -> str:
