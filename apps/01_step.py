@@ -93,7 +93,8 @@ def _(scenes):
     asked = "".join(
         f"<li>{escape(PRESETS[name].question)} {button}</li>" for name, button in scenes.items()
     )
-    mo.Html(f'<section class="more"><h2>Other questions</h2><ul>{asked}</ul></section>')
+    title = '<p role="heading" aria-level="2">Other questions</p>'
+    mo.Html(f'<section class="more">{title}<ul>{asked}</ul></section>')
     return
 
 

@@ -1,0 +1,392 @@
+"""The stepping app in a real Chromium: what is on screen is what the library computes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from step_page import StepPage, assert_same, expected
+
+from vla.scene import PRESETS, Knob, Scene, knobs
+from vla.trace import load, save
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+HOSTILE = "<script>window.hacked = 1</script>"
+IMAGE = "<img src=x onerror=window.hacked=2>"
+
+
+@pytest.fixture(scope="module")
+def shared(contexts: Callable[..., Any], lab: Any) -> StepPage:
+    return StepPage(contexts(accept_downloads=True), lab.address)
+
+
+@pytest.fixture
+def app(shared: StepPage) -> StepPage:
+    """The shared page, back on the first scene."""
+    shared.page.get_by_test_id("preset").select_option("twins")
+    shared.wait_for_scene(PRESETS["twins"].scene)
+    shared.page.get_by_test_id("preset").select_option("overwrite")
+    shared.wait_for_scene(Scene())
+    shared.wait_for_step(3)
+    shared.wait_for_no_note()
+    return shared
+
+
+@pytest.fixture
+def visit(contexts: Callable[..., Any], lab: Any) -> Iterator[Callable[..., StepPage]]:
+    """Opens pages of their own."""
+    opened = []
+
+    def new(query: dict[str, str] | None = None, **options: Any) -> StepPage:
+        opened.append(StepPage(contexts(**options), lab.address, query))
+        return opened[-1]
+
+    yield new
+    for each in opened:
+        each.page.close()
+
+
+def assert_shows(app: StepPage, scene: Scene) -> None:
+    """Address and every number agree with the scene."""
+    app.wait_for_scene(scene)
+    app.wait_for_step(scene.step)
+    assert_same(app.shown(), expected(scene.trace(), scene.step))
+
+
+def test_first_minute(visit: Callable[..., StepPage]) -> None:
+    """Three steps in, explained; the space bar answers the question within five seconds."""
+    app = visit()
+    preset = PRESETS["overwrite"]
+    app.wait_for_step(3)
+    assert app.question() == preset.question
+    assert preset.seen in app.page.locator(".words").inner_text()
+    assert "Press the space bar" in app.page.locator(".words").inner_text()
+    assert_shows(app, Scene())
+    begun = time.monotonic()
+    app.press(" ")
+    app.wait_for_step(6, timeout=5000)
+    assert time.monotonic() - begun < 5
+    asked = app.page.locator(
+        "[data-testid=token][data-token='4'], [data-testid=token][data-token='5']"
+    )
+    words = " ".join(asked.all_inner_texts())
+    for answer in ("woof", "purr"):
+        assert answer in words
+    app.wait_for_scene(Scene(step=6))
+
+
+def test_main_scene_fits_without_scrolling(visit: Callable[..., StepPage]) -> None:
+    app = visit()
+    play = app.page.get_by_role("button", name="Play").bounding_box()
+    assert play["y"] + play["height"] <= 720
+    assert app.page.evaluate("document.querySelector('#App').scrollWidth") <= 1280
+
+
+def test_narrow_page_is_stacked(visit: Callable[..., StepPage]) -> None:
+    app = visit(viewport={"width": 390, "height": 844})
+    assert app.page.evaluate("document.querySelector('#App').scrollWidth") <= 390
+    stepper, panel = app.stepper.bounding_box(), app.page.get_by_test_id("panel").bounding_box()
+    assert panel["y"] >= stepper["y"] + stepper["height"]
+
+
+@pytest.mark.parametrize("step", [0, 2, 4, 6])
+def test_numbers_on_screen_are_the_traces(app: StepPage, step: int) -> None:
+    app.page.locator(f"[data-testid=token][data-token='{step - 1}']").click()
+    assert_shows(app, Scene(step=step))
+
+
+def other_value(knob: Knob) -> Any:
+    """A value that isn't the default and that every stream with this knob can take."""
+    if knob.kind == "choice":
+        return next(choice for choice in reversed(knob.choices()) if choice != knob.default)
+    if knob.kind == "flag":
+        return not knob.default
+    if knob.kind == "names":
+        return ("softmax", "vla", "published")
+    if knob.kind == "text":
+        return "red: rouge, blue: bleu, red: rosso, ? red"
+    chosen = {"n": 9, "d": 12, "lambda0": 0.5, "epsilon_r": 0.02, "rho": 0.3}
+    fallback = knob.default + 1 if knob.kind == "int" else 0.25
+    return chosen.get(knob.key, fallback)
+
+
+def turn(app: StepPage, knob: Knob, value: Any) -> None:
+    """Use the control as a person would."""
+    if knob.kind == "choice":
+        app.control("choice", knob.key).select_option(value)
+    elif knob.kind == "flag":
+        app.control("flag", knob.key).set_checked(value)
+    elif knob.kind == "names":
+        for name in knob.choices():
+            app.control("rule", name).set_checked(name in value)
+    elif knob.kind == "text":
+        app.control("words", knob.key).fill(value)
+    else:
+        app.control("number-input", knob.key).fill(str(value))
+        app.control("number-input", knob.key).press("Enter")
+
+
+CONTROLS = [name for name, knob in knobs().items() if knob.group != "View"]
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_every_control(app: StepPage, name: str) -> None:
+    knob = knobs()[name]
+    scene = Scene()
+    if knob.streams and scene.kind not in knob.streams:
+        scene = scene.with_(kind=knob.streams[0])
+        app.control("choice", "stream").select_option(scene.kind)
+        app.wait_for_scene(scene)
+    changed = scene.with_(**{name: other_value(knob)})
+    turn(app, knob, other_value(knob))
+    app.wait_for_scene(changed)
+    assert app.notes() == []
+    assert_shows(app, changed.with_(step=min(3, len(changed.stream()))))
+    row = app.page.locator(f"[data-row='{knob.key}']")
+    assert knob.help.split(".")[0] in row.inner_text() or knob.key == "stream"
+    app.control("reset", knob.key).click()
+    app.wait_for_scene(scene)
+
+
+def test_slider_can_be_dragged(app: StepPage) -> None:
+    app.control("range", "similarity").focus()
+    for _ in range(10):
+        app.press("ArrowRight")
+    assert_shows(app, Scene(similarity=0.6))
+    app.control("range", "lambda0").evaluate(
+        "node => { node.value = 500; node.dispatchEvent(new Event('input')); }"
+    )
+    app.wait_for_scene(Scene(similarity=0.6, lambda0=0.01))
+
+
+def test_a_knob_keeps_place_and_seed(app: StepPage) -> None:
+    app.page.locator("[data-testid=token][data-token='4']").click()
+    app.wait_for_scene(Scene(step=5))
+    turn(app, knobs()["lambda0"], 2.0)
+    assert_shows(app, Scene(step=5, lambda0=2.0))
+    app.control("choice", "stream").select_option("gaussian")
+    assert_shows(app, Scene(step=5, lambda0=2.0, kind="gaussian"))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets(app: StepPage, name: str) -> None:
+    preset = PRESETS[name]
+    app.page.get_by_test_id("preset").select_option(name)
+    app.wait_for_question(preset.question)
+    assert_shows(app, preset.scene)
+    app.page.locator(".answer summary").click()
+    assert preset.answer in app.page.locator(".answer").inner_text()
+    app.page.locator(".answer summary").click()
+
+
+def test_sentences_are_buttons(app: StepPage) -> None:
+    app.page.get_by_role("button", name="linear attention drowns").click()
+    app.wait_for_question(PRESETS["drowning"].question)
+    assert_shows(app, PRESETS["drowning"].scene)
+    assert app.page.get_by_test_id("preset").input_value() == "drowning"
+    turn(app, knobs()["n"], 20)
+    app.wait_for_question("Your own scene")
+
+
+def test_an_address_restores_the_scene(visit: Callable[..., StepPage]) -> None:
+    scene = Scene(
+        kind="correlated", rho=0.35, n=9, d=10, lanes=("delta", "vla", "baseline"),
+        hidden=("delta",), lambda0=0.037, gain="rls", adaptive=False, seed=11, step=7,
+    )  # fmt: skip
+    app = visit(scene.to_query())
+    assert app.query() == scene.to_query()
+    app.wait_for_step(7)
+    wanted = expected(scene.trace(), 7)
+    shown = {key: x for key, x in app.shown().items() if key[0] in scene.visible()}
+    assert_same(shown, {key: wanted[key] for key in shown})
+    assert app.control("number-input", "lambda0").input_value() == "0.037"
+    assert not app.page.locator("[data-testid=lane-toggle][data-lane=delta]").is_checked()
+    app.page.locator("[data-testid=lane-toggle][data-lane=delta]").check()
+    app.wait_for_scene(scene.with_(hidden=()))
+    app.page.reload()
+    app.stepper.wait_for()
+    app.wait_for_step(7)
+    app.wait_for_scene(scene.with_(hidden=()))
+
+
+def test_a_bad_address_is_repaired_and_told(visit: Callable[..., StepPage]) -> None:
+    app = visit({
+        "n": "0", "d": "1e9", "rho": "NaN", "seed": "-5", "step": "9999999", "stream": HOSTILE,
+        "rules": IMAGE, "text": f"{HOSTILE}", "lambda0": "inf",
+    })  # fmt: skip
+    app.wait_for_note("“NaN” is not a finite number")
+    assert len(app.notes()) >= 8
+    assert HOSTILE in " ".join(app.notes())
+    assert app.step() == len(Scene().stream())
+    assert app.page.evaluate("window.hacked") is None
+    app.page.locator("[data-testid=token][data-token='2']").click()
+    shown = Scene(n=1, seed=0, step=3)
+    assert_shows(app, shown)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("cat: meow, dog", "one key and one value"),
+        ("", "at least one pair"),
+        ("cat: meow, ? dog", "a query of a word stored before it"),
+        ("cat: " + "x" * 50, "at most 40 characters"),
+    ],
+)
+def test_bad_pairs_leave_the_picture(app: StepPage, text: str, says: str) -> None:
+    box = app.control("words", "text")
+    box.fill(text)
+    app.wait_for_note(says)
+    assert box.input_value() == text
+    assert_shows(app, Scene())
+    box.fill("cat: meow, ? cat")
+    app.wait_for_no_note()
+    assert_shows(app, Scene(text="cat: meow, ? cat", step=2))
+
+
+@pytest.mark.parametrize(
+    ("key", "typed", "says", "change"),
+    [
+        ("d", "NaN", "not a whole number", {}),
+        ("similarity", "nan", "not a finite number", {}),
+        ("lambda0", "-1", "least is 1e-06", {"lambda0": 1e-6}),
+        ("seed", "1e99", "not a whole number", {}),
+        ("d", "999999", "most is 32", {"d": 32}),
+    ],
+)
+def test_bad_numbers(
+    app: StepPage, key: str, typed: str, says: str, change: dict[str, Any]
+) -> None:
+    app.control("number-input", key).fill(typed)
+    app.control("number-input", key).press("Enter")
+    app.wait_for_note(says)
+    assert_shows(app, Scene(**change))
+
+
+def test_no_rule_left(app: StepPage) -> None:
+    for name in Scene().lanes:
+        app.control("rule", name).uncheck()
+    app.wait_for_note("not a list of")
+    assert app.step() == 3
+
+
+def test_hostile_words_are_words(app: StepPage) -> None:
+    app.control("words", "text").fill(f"{HOSTILE}: {IMAGE}, ? {HOSTILE}")
+    scene = Scene(text=f"{HOSTILE}: {IMAGE}, ? {HOSTILE}", step=2)
+    assert_shows(app, scene)
+    first = app.page.locator("[data-testid=token][data-token='0']")
+    assert HOSTILE in first.inner_text()
+    assert IMAGE in first.inner_text()
+    assert app.page.evaluate("window.hacked") is None
+
+
+def test_trace_travels_as_a_file(app: StepPage, tmp_path: Path) -> None:
+    with app.page.expect_download() as wait:
+        app.page.get_by_test_id("save-trace").click()
+    path = tmp_path / "saved.zip"
+    wait.value.save_as(path)
+    assert expected(load(path), 4) == pytest.approx(expected(Scene().trace(), 4), nan_ok=True)
+
+    other = Scene(kind="gaussian", n=5, d=6, lanes=("vla",))
+    save(other.trace(), tmp_path / "other.zip")
+    app.page.get_by_test_id("trace-file").set_input_files(tmp_path / "other.zip")
+    app.page.get_by_test_id("source").get_by_text("other.zip").wait_for()
+    app.wait_for_step(3)
+    assert_same(app.shown(), expected(other.trace(), 3))
+    back = app.page.get_by_test_id("source").get_by_role("button")
+    back.click()
+    back.wait_for(state="detached")
+    assert_shows(app, Scene())
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not a trace", b"cut"])
+def test_a_damaged_trace_is_a_message(app: StepPage, tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / f"{IMAGE}.zip"
+    if content == b"cut":
+        save(Scene().trace(), path)
+        content = path.read_bytes()[:-200]
+    path.write_bytes(content)
+    app.page.get_by_test_id("trace-file").set_input_files(path)
+    app.wait_for_note("The last picture stays.")
+    assert_shows(app, Scene())
+    assert app.page.evaluate("window.hacked") is None
+
+
+def test_saved_view_steps_offline(
+    app: StepPage, contexts: Callable[..., Any], tmp_path: Path
+) -> None:
+    app.page.get_by_test_id("save").click()
+    with app.page.expect_download() as wait:
+        app.page.get_by_test_id("save-view").click()
+    app.page.get_by_test_id("save").click()
+    path = tmp_path / "view.html"
+    wait.value.save_as(path)
+    page = contexts(offline=True).new_page()
+    page.goto(path.as_uri())
+    page.locator("[data-testid=stepper][data-step='3']").wait_for()
+    page.keyboard.press("Tab")
+    page.get_by_test_id("stepper").focus()
+    page.keyboard.press("ArrowRight")
+    page.locator("[data-testid=stepper][data-step='4']").wait_for()
+    shown = page.get_by_test_id("number").evaluate_all(
+        "nodes => nodes.map(n => [n.dataset.lane, n.dataset.number, n.dataset.value])"
+    )
+    wanted = expected(Scene().trace(), 4)
+    numbers = {(lane, name): float(x) for lane, name, x in shown if (lane, name) in wanted}
+    assert_same(numbers, wanted)
+
+
+def test_two_visitors_do_not_meet(app: StepPage, visit: Callable[..., StepPage]) -> None:
+    other = visit({"stream": "gaussian", "n": "6", "step": "2"})
+    turn(app, knobs()["lambda0"], 3.0)
+    turn(other, knobs()["gain"], "oblique")
+    assert_shows(other, Scene(kind="gaussian", n=6, step=2, gain="oblique"))
+    assert_shows(app, Scene(lambda0=3.0))
+
+
+def test_keyboard_alone(visit: Callable[..., StepPage]) -> None:
+    app = visit()
+    app.press("ArrowRight")
+    app.wait_for_step(4)
+    reached = []
+    for _ in range(60):
+        app.press("Tab")
+        reached.append(app.page.evaluate(FOCUSED))
+    found = json.dumps(reached)
+    for name in REACHABLE:
+        assert f'"{name}"' in found, reached
+    while app.page.evaluate(FOCUSED) != "stepper":
+        app.press("Shift+Tab")
+    app.press("Home")
+    app.wait_for_step(0)
+
+
+REACHABLE = (
+    "preset", "choice:stream", "words:text", "range:similarity", "rule:vla", "range:lambda0",
+    "choice:gain", "flag:adaptive", "save-trace", "stepper",
+)  # fmt: skip
+FOCUSED = """() => {
+    let node = document.activeElement;
+    while (node?.shadowRoot?.activeElement) node = node.shadowRoot.activeElement;
+    const { testid, key } = node?.dataset ?? {};
+    return key ? `${testid}:${key}` : testid ?? node?.tagName;
+}"""
+
+
+def test_dark_follows_the_system(visit: Callable[..., StepPage]) -> None:
+    app = visit(color_scheme="dark")
+    assert app.stepper.get_attribute("data-look") == "dark"
+    assert app.page.get_by_test_id("panel").get_attribute("data-look") == "dark"
+
+
+def test_gallery_names_the_app(contexts: Callable[..., Any], lab: Any) -> None:
+    page = contexts().new_page()
+    page.goto(lab.address)
+    page.get_by_role("link", name="Step the recurrence").click()
+    page.get_by_test_id("stepper").wait_for()
+    page.close()
