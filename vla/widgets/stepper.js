@@ -981,7 +981,7 @@ class Plot {
     ctx.stroke();
     ctx.beginPath();
     ctx.moveTo(x, y + 14 * up);
-    ctx.lineTo(x + 8, y + 10.5 * up);
+    ctx.lineTo(x + (x > this.area.x + this.area.width - 10 ? -8 : 8), y + 10.5 * up);
     ctx.lineTo(x, y + 7 * up);
     ctx.fill();
   }
@@ -1510,7 +1510,7 @@ export class Stepper {
   textMode(mode) {
     const width = this.width - 24 - 4 * (this.heat + 14);
     if (mode !== "wide") return "row";
-    return width < 590 ? "small" : width > 860 && this.heat < 118 ? "line" : "row";
+    return width < 590 && this.heat < 190 ? "small" : width > 860 && this.heat < 118 ? "line" : "row";
   }
 
   // Shares the height between matrices and curves: matrices first, what they can't use to the curves.
@@ -1523,7 +1523,8 @@ export class Stepper {
       return;
     }
     const room = (this.state.height || 700) - this.fixedHeight() - 8 * (count - 1);
-    const widest = Math.min(240, (inner - 380) / 4 - 14);
+    const beside = (text) => Math.min(240, (inner - text) / 4 - 14);
+    const widest = count > 1 && beside(596) >= 130 ? beside(596) : beside(380);
     const least = Math.min(widest, inner - 4 * (72 + 14) < 590 ? 134 : 72);
     this.heat = snap(Math.floor(clamp((room - this.plotHeight) / count, least, widest)), most);
     this.plotHeight = Math.round(clamp(room - count * this.heat, 92, 260));
