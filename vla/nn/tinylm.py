@@ -113,11 +113,15 @@ class TinyLM(nn.Module):
 
         ``streams[layer][head]`` steps through ``model.blocks[layer].mixer.rule()`` to the outputs
         the layer has. Keys and queries are as the recurrence takes them. Every token writes, with a
-        query of its own, and counts as a key of its own. ``labels`` default to the token numbers.
+        query of its own, and counts as a key of its own. Streams are on the CPU, in the model's
+        precision. ``labels`` default to the token numbers. Raises ``ValueError`` unless ``tokens``
+        is one row, and for labels of another number.
         """
         if tokens.ndim != 1 or not len(tokens):
             raise ArgumentError("tokens", tuple(tokens.shape), "one row of at least one token")
         names = tuple(labels) if labels is not None else tuple(map(str, tokens.tolist()))
+        if len(names) != len(tokens):
+            raise ArgumentError("labels", f"{len(names)} of them", f"one per token, {len(tokens)}")
         x, layers = self.embed(tokens[None]), []
         for number, block in enumerate(self.blocks):
             assert isinstance(block, Block)
@@ -160,12 +164,13 @@ def _layer_streams(
 ) -> list[Stream]:
     mixer = block.mixer
     s = mixer.sequences(block.mixer_norm(x))
-    gates, u = mixer.gates(s), mixer.directions(s)
+    q, k, v, u = (x[0].cpu() for x in (s.q, s.k, s.v, mixer.directions(s)))
+    gates = mixer.gates(s)
     count = torch.arange(len(labels))
     return [
         Stream(
-            k=s.k[0, :, h], v=s.v[0, :, h], q=s.q[0, :, h], u=u[0, :, h],
-            beta=None if gates is None else gates[0, :, h],
+            k=k[:, h], v=v[:, h], q=q[:, h], u=u[:, h],
+            beta=None if gates is None else gates[0, :, h].cpu(),
             writes=torch.ones(len(labels), dtype=torch.bool), key_id=count, labels=labels,
             name="layer", settings={"layer": layer, "head": h, "model": str(mixer.config)},
         )

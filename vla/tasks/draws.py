@@ -16,7 +16,7 @@ def uniform_tokens(
 def distinct_tokens(
     rows: int, count: int, low: int, high: int, generator: torch.Generator, device: torch.device
 ) -> Int[Tensor, "rows count"]:
-    """``count`` different tokens from ``low … high − 1`` per row, in random order.
+    """``count`` different tokens (or places) from ``low … high − 1`` per row, in random order.
 
     The places of the largest of ``high − low`` uniform draws; finding those few is much cheaper
     than sorting a large vocabulary.

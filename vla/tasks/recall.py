@@ -96,8 +96,8 @@ class AssociativeRecall(_OwnTokens):
     README names.
 
     >>> print(AssociativeRecall(pairs=2, length=12, vocab=128).draw(seed=0))
-    input    48 111  98  98  82  66  62 115  94  87   |  48
-    target    ·   ·   ·   ·   ·   ·   ·   ·   ·   ·   · 111
+    input   120 117  98  98  48 111  83 120  62 115   |  62
+    target    ·   ·   ·   ·   ·   ·   ·   ·   ·   ·   · 115
 
     Raises ``ValueError`` for more pairs than key tokens or slots, or more queries than pairs.
     """
@@ -129,7 +129,7 @@ class AssociativeRecall(_OwnTokens):
     def _draw(self, batch: int, generator: torch.Generator, device: torch.device) -> Batch:
         keys = distinct_tokens(batch, self.pairs, *self.keys, generator, device)
         values = uniform_tokens(batch, self.pairs, *self.values, generator, device)
-        asked = permutations(batch, self.pairs, generator, device)[:, : self.queries]
+        asked = distinct_tokens(batch, self.queries, 0, self.pairs, generator, device)
         front = self._strew(keys, values, generator, device)
         return self._finish(front, keys, values, asked)
 
@@ -137,7 +137,7 @@ class AssociativeRecall(_OwnTokens):
         self, keys: Tensor, values: Tensor, generator: torch.Generator, device: torch.device
     ) -> Tensor:
         noise = uniform_tokens(len(keys), 2 * self.slots, *self.values, generator, device)
-        at = 2 * permutations(len(keys), self.slots, generator, device)[:, : self.pairs]
+        at = 2 * distinct_tokens(len(keys), self.pairs, 0, self.slots, generator, device)
         strewn = noise.scatter(1, at, keys).scatter(1, at + 1, values)
         odd = self.length - 1 - self.queries - 2 * self.slots
         return torch.cat([strewn.new_full((len(keys), odd), self.separator), strewn], 1)
