@@ -356,13 +356,14 @@ def test_a_training_step_is_one_cuda_graph(name: str) -> None:
         return batch.tokens, batch.targets
 
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(2):
             step()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     graph.register_generator_state(generator)
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=side):
         tokens, targets = step()
     graph.replay()
     replayed = [p.grad.clone() for p in net.parameters()]
