@@ -1510,7 +1510,7 @@ export class Stepper {
   textMode(mode) {
     const width = this.width - 24 - 4 * (this.heat + 14);
     if (mode !== "wide") return "row";
-    return width < 590 && this.heat < 190 ? "small" : width > 860 && this.heat < 118 ? "line" : "row";
+    return width < 578 && this.heat < 190 ? "small" : width > 860 && this.heat < 118 ? "line" : "row";
   }
 
   // Shares the height between matrices and curves: matrices first, what they can't use to the curves.
@@ -1526,8 +1526,12 @@ export class Stepper {
     const beside = (text) => Math.min(240, (inner - text) / 4 - 14);
     const widest = count > 1 && beside(596) >= 130 ? beside(596) : beside(380);
     const least = Math.min(widest, inner - 4 * (72 + 14) < 590 ? 134 : 72);
-    this.heat = snap(Math.floor(clamp((room - this.plotHeight) / count, least, widest)), most);
-    this.plotHeight = Math.round(clamp(room - count * this.heat, 92, 260));
+    const heat = Math.floor(clamp((room - this.plotHeight) / count, least, widest));
+    // Between the two, numbers in two rows would make a lane taller than its matrices.
+    const oneRow = Math.floor((inner - 590) / 4) - 14;
+    const tall = heat < 134 && heat > oneRow && oneRow >= 72;
+    this.heat = snap(tall ? oneRow : heat, most);
+    this.plotHeight = Math.round(clamp(room - count * (tall ? Math.max(this.heat, 84) : this.heat), 92, 260));
   }
 
   fixedHeight() {
@@ -1590,6 +1594,7 @@ export class Stepper {
 
   paint() {
     this.frames++;
+    this.state.step = clamp(this.state.step, 0, this.trace.last);
     this.strip.paint();
     this.heads.paint();
     this.rows.forEach((row) => { if (this.state.visible.has(row.lane.id)) row.paint(); });
