@@ -26,9 +26,9 @@ def chunk_vla(
     """VLA for ``t ≥ 1`` tokens, the same numbers as :func:`vla.ops.scan.scan`."""
     assert state.A is not None
     tokens = k.shape[1]
-    cuts = cut(tokens, chunk_size, state.step, refresh_every)
+    blocks = cut(tokens, chunk_size, state.step, refresh_every)
     keys = heads_first(k)
-    alpha, A = PenalisedKeys.apply(keys, heads_first(u), state.A.flatten(0, 1), cuts, refresh_eps)
+    alpha, A = PenalisedKeys.apply(keys, heads_first(u), state.A.flatten(0, 1), blocks, refresh_eps)
     rows = _weighted(write_direction(alpha, keys, gain), beta)
     o, S = _write(q, keys, v, rows, state.S, chunk_size, residual=True)
     return o, VLAState(S, A.view_as(state.A), state.step + tokens)
@@ -60,9 +60,9 @@ def _write(
     *,
     residual: bool,
 ) -> tuple[Tensor, Tensor]:
-    cuts = cut(keys.shape[1], chunk_size)
+    blocks = cut(keys.shape[1], chunk_size)
     o, last = Writes.apply(
-        heads_first(q), keys, heads_first(v), rows, S.flatten(0, 1), cuts, residual
+        heads_first(q), keys, heads_first(v), rows, S.flatten(0, 1), blocks, residual
     )
     return tokens_first(o, q.shape[0]), last.view_as(S)
 

@@ -1,65 +1,40 @@
-"""How a sequence is cut into chunks."""
+"""How a sequence is laid out and cut into chunks."""
 
 from dataclasses import dataclass
-
-import torch
-import torch.nn.functional as F
+from itertools import groupby
 
 from vla.typing import Float, Tensor
 
 
 @dataclass(frozen=True)
-class Cuts:
-    """Chunks of equal length that tile ``tokens`` tokens.
+class Block:
+    """Neighbouring chunks of one length, which can be worked on at once.
 
-    ``refreshed[c]``: a refresh follows the last token of chunk ``c``. Where the pieces between two
-    refreshes have other lengths, each is filled up with zero tokens **in front**, so a refreshed
-    token is always the last row: a zero token changes no state. ``source`` then names the token of
-    every row (``tokens`` for a zero one) and ``row`` the row of every token.
+    ``refreshed[c]``: a refresh follows the last token of chunk ``c``.
     """
 
-    tokens: int
+    start: int
     length: int
     refreshed: tuple[bool, ...]
-    source: list[int] | None
-    row: list[int] | None
 
-    @property
-    def count(self) -> int:
-        """The number of chunks."""
-        return len(self.refreshed)
+    def rows(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n c l d"]:
+        """The block's part of ``x``, chunk by chunk: a view."""
+        count = len(self.refreshed)
+        part = x[:, self.start : self.start + count * self.length]
+        return part.unflatten(1, (count, self.length))
 
 
-def cut(tokens: int, length: int, step: int = 0, refresh_every: int = 0) -> Cuts:
+def cut(tokens: int, length: int, step: int = 0, refresh_every: int = 0) -> list[Block]:
     """Cut behind every refresh, and into equal chunks of at most ``length`` tokens.
 
     :param step: tokens seen before the first one, which sets the phase of the refresh.
     """
-    ends = _ends(tokens, length, step, refresh_every)
-    starts = [0, *ends[:-1]]
-    longest = max(end - start for start, end in zip(starts, ends, strict=True))
-    refreshed = tuple(bool(refresh_every) and (step + end) % refresh_every == 0 for end in ends)
-    if longest * len(ends) == tokens:
-        return Cuts(tokens, longest, refreshed, None, None)
-    source = []
-    for start, end in zip(starts, ends, strict=True):
-        source += [tokens] * (longest - (end - start)) + list(range(start, end))
-    row = [r for r, token in enumerate(source) if token < tokens]
-    return Cuts(tokens, longest, refreshed, source, row)
-
-
-def split(x: Float[Tensor, "n t d"], cuts: Cuts) -> Float[Tensor, "n c l d"]:
-    """``x`` in chunks, zero rows where no token stands."""
-    if cuts.source is not None:
-        index = torch.tensor(cuts.source, device=x.device)
-        x = F.pad(x, (0, 0, 0, 1)).index_select(1, index)
-    return x.view(x.shape[0], cuts.count, cuts.length, x.shape[-1])
-
-
-def join(x: Float[Tensor, "n c l d"], cuts: Cuts) -> Float[Tensor, "n t d"]:
-    """The inverse of :func:`split`."""
-    x = x.reshape(x.shape[0], -1, x.shape[-1])
-    return x if cuts.row is None else x.index_select(1, torch.tensor(cuts.row, device=x.device))
+    blocks, start = [], 0
+    pieces = _pieces(tokens, length, step, refresh_every)
+    for size, group in groupby(pieces, key=lambda piece: piece[0]):
+        blocks.append(Block(start, size, tuple(refreshed for _, refreshed in group)))
+        start += size * len(blocks[-1].refreshed)
+    return blocks
 
 
 def heads_first(x: Float[Tensor, "b t h d"]) -> Float[Tensor, "n t d"]:
@@ -72,14 +47,16 @@ def tokens_first(x: Float[Tensor, "n t d"], batch: int) -> Float[Tensor, "b t h 
     return x.unflatten(0, (batch, -1)).transpose(1, 2).contiguous()
 
 
-def _ends(tokens: int, length: int, step: int, refresh_every: int) -> list[int]:
-    """Where each chunk ends: every stretch between refreshes in equal parts, so few zero rows."""
-    ends, at = [], 0
+def _pieces(tokens: int, length: int, step: int, refresh_every: int) -> list[tuple[int, bool]]:
+    """Size of each chunk, and whether a refresh follows it; a stretch's longer ones come first."""
+    pieces, at = [], 0
     while at < tokens:
         stretch = tokens - at
         if refresh_every:
             stretch = min(stretch, refresh_every - (step + at) % refresh_every)
-        parts = -(-stretch // length)
-        ends += [at + stretch * (i + 1) // parts for i in range(parts)]
         at += stretch
-    return ends
+        parts = -(-stretch // length)
+        size, longer = divmod(stretch, parts)
+        pieces += [(size + (i < longer), False) for i in range(parts)]
+        pieces[-1] = (size, bool(refresh_every) and (step + at) % refresh_every == 0)
+    return pieces

@@ -10,12 +10,15 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from vla.ops.layout import Cuts, join, split
+from vla.ops.layout import Block
 from vla.typing import Float, Tensor
 
 
 class Writes(Function):
-    """``(q, k, v, a, S_0) → (o, S_T)``. Saved: ``q, k, a``; per chunk ``S``, ``E``, ``(I+N)⁻¹``."""
+    """``(q, k, v, a, S_0) → (o, S_T)``.
+
+    Saved: ``q, k, a``, the residuals ``E``; per chunk ``S`` at its start and ``(I + N)⁻¹``.
+    """
 
     @staticmethod
     def forward(
@@ -25,42 +28,47 @@ class Writes(Function):
         v: Float[Tensor, "n t dv"],
         a: Float[Tensor, "n t d"],
         S: Float[Tensor, "n dv d"],
-        cuts: Cuts,
+        blocks: list[Block],
         residual: bool,
     ) -> tuple[Float[Tensor, "n t dv"], Float[Tensor, "n dv d"]]:
-        Q, K, V, rows = (split(x, cuts) for x in (q, k, v, a))
-        inverse = _inverse(K, rows) if residual else None
-        starts, E, last = _advance(K, V, rows, S, inverse)
-        o = join(torch.tril(Q @ rows.mT) @ E + Q @ starts.mT, cuts)
-        ctx.save_for_backward(q, k, a, starts, E, inverse)
-        ctx.cuts = cuts
-        return o, last
+        o, saved = torch.empty_like(v), []
+        for block in blocks:
+            Q, K, V, rows = (block.rows(x) for x in (q, k, v, a))
+            inverse = _inverse(K, rows) if residual else None
+            starts, E, S = _advance(K, V, rows, S, inverse)
+            block.rows(o).copy_((Q @ rows.mT).tril_() @ E + Q @ starts.mT)
+            saved += [starts, E, inverse]
+        ctx.save_for_backward(q, k, a, *saved)
+        ctx.blocks = blocks
+        return o, S
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_o: Tensor, d_last: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, a, starts, E, inverse = ctx.saved_tensors
-        cuts = ctx.cuts
-        Q, K, rows, dO = (split(x, cuts) for x in (q, k, a, d_o))
-        dE = torch.tril(Q @ rows.mT).mT @ dO
-        after, X, first = _retreat(Q, K, rows, dO, dE, d_last, inverse)
-        weights = torch.tril(dO @ E.mT)
-        dQ = dO @ starts + weights @ rows
-        d_rows = weights.mT @ Q + E @ after
-        dK = None
-        if inverse is not None:
-            dN = torch.tril(X @ E.mT, -1)
-            d_rows -= dN.mT @ K
-            dK = join(-(X @ starts) - dN @ rows, cuts)
-        grads = (join(dQ, cuts), dK, join(X, cuts), join(d_rows, cuts))
-        return *grads, first, None, None
+    def backward(ctx: Any, d_o: Tensor, dS: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, a, *saved = ctx.saved_tensors
+        dq, dk, dv, da = (torch.empty_like(x) for x in (q, k, d_o, a))
+        for i, block in reversed(list(enumerate(ctx.blocks))):
+            starts, E, inverse = saved[3 * i : 3 * i + 3]
+            Q, K, rows, dO = (block.rows(x) for x in (q, k, a, d_o))
+            dE = (Q @ rows.mT).tril_().mT @ dO
+            after, X, dS = _retreat(Q, K, rows, dO, dE, dS, inverse)
+            weights = (dO @ E.mT).tril_()
+            block.rows(dq).copy_(dO @ starts + weights @ rows)
+            block.rows(dv).copy_(X)
+            d_rows = weights.mT @ Q + E @ after
+            if inverse is not None:
+                dN = (X @ E.mT).tril_(-1)
+                d_rows -= dN.mT @ K
+                block.rows(dk).copy_(-(X @ starts) - dN @ rows)
+            block.rows(da).copy_(d_rows)
+        return dq, None if inverse is None else dk, dv, da, dS, None, None
 
 
 def _inverse(K: Float[Tensor, "n c l d"], rows: Tensor) -> Float[Tensor, "n c l l"]:
     """``(I + N)⁻¹`` with ``N = tril(K aᵀ, −1)``, by substitution."""
-    N = torch.tril(K @ rows.mT, -1)
+    N = (K @ rows.mT).tril_(-1)
     eye = torch.eye(K.shape[2], dtype=K.dtype, device=K.device)
-    return torch.linalg.solve_triangular(N + eye, eye.expand_as(N), upper=False, unitriangular=True)
+    return torch.linalg.solve_triangular(N, eye.expand_as(N), upper=False, unitriangular=True)
 
 
 def _advance(

@@ -11,12 +11,12 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from vla.ops.layout import Cuts, join, split
+from vla.ops.layout import Block
 from vla.typing import Float, Tensor
 
 
 class PenalisedKeys(Function):
-    """``(k, u, A_0) → (α, A_T)``. Saved: ``k, u, A_T``, and ``Ũ`` and each chunk's first ``A``."""
+    """``(k, u, A_0) → (α, A_T)``. Saved: ``k, u``; ``Ũ``, and ``A`` at chunk starts and the end."""
 
     @staticmethod
     def forward(
@@ -24,59 +24,62 @@ class PenalisedKeys(Function):
         k: Float[Tensor, "n t d"],
         u: Float[Tensor, "n t d"],
         A: Float[Tensor, "n d d"],
-        cuts: Cuts,
+        blocks: list[Block],
         eps: float,
     ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "n d d"]]:
         ctx.set_materialize_grads(False)
-        K = split(k.double(), cuts)
-        starts, tilde, W, last = _advance(split(u.double(), cuts), A.double(), cuts, eps)
-        alpha = _add_at_refresh(_pull(K, W, tilde) @ starts, K, cuts, eps)
-        ctx.save_for_backward(k, u, starts, tilde, last)
-        ctx.cuts, ctx.eps = cuts, eps
-        return join(alpha, cuts).to(k.dtype), last.to(A.dtype)
+        ctx.blocks, ctx.eps = blocks, eps
+        alpha, saved, last = torch.empty_like(k), [], A.double()
+        for block in blocks:
+            K, U = block.rows(k).double(), block.rows(u).double()
+            starts, tilde, W, last = _advance(U, last, block, eps)
+            found = _pull(K, W, tilde) @ starts
+            block.rows(alpha).copy_(_add_at_refresh(found, K, block, eps))
+            saved += [starts, tilde]
+        ctx.save_for_backward(k, u, last, *saved)
+        return alpha, last.to(A.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(
         ctx: Any, d_alpha: Tensor | None, d_last: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        k, u, starts, tilde, last = ctx.saved_tensors
-        cuts, eps = ctx.cuts, ctx.eps
+        k, u, after, *saved = ctx.saved_tensors
         d_alpha = torch.zeros_like(k) if d_alpha is None else d_alpha
-        d_last = torch.zeros_like(last) if d_last is None else d_last.double()
-        K, U, D = (split(x.double(), cuts) for x in (k, u, d_alpha))
-        W = tilde @ starts
-        pulled = _pull(torch.cat([K, D], dim=2), W, tilde)
-        alpha, b = (pulled @ starts).chunk(2, dim=2)
-        dU = _penalty_gradient(U, alpha, b, starts, last, d_last, cuts, eps)
-        dK = _add_at_refresh(b, D, cuts, eps)
-        first = _first_adjoint(tilde, W, pulled, d_last) if ctx.needs_input_grad[2] else None
-        return (
-            join(dK, cuts).to(k.dtype),
-            join(dU, cuts).to(u.dtype),
-            None if first is None else first.to(k.dtype),
-            None,
-            None,
-        )
+        dk, du = torch.empty_like(k), torch.empty_like(u)
+        dtype = after.dtype if d_last is None else d_last.dtype
+        adjoint = torch.zeros_like(after) if d_last is None else _twice_symmetric(d_last.double())
+        R = after @ adjoint @ after
+        for i, block in reversed(list(enumerate(ctx.blocks))):
+            starts, tilde = saved[2 * i : 2 * i + 2]
+            K, U, D = (block.rows(x).double() for x in (k, u, d_alpha))
+            W = tilde @ starts
+            pulled = _pull(torch.cat([K, D], dim=2), W, tilde)
+            alpha, b = (pulled @ starts).chunk(2, dim=2)
+            later, R = _carry_back(alpha, b, starts, after, R, block, ctx.eps)
+            block.rows(du).copy_(_direction_gradient(U, alpha, b, later))
+            block.rows(dk).copy_(_add_at_refresh(b, D, block, ctx.eps))
+            after = starts[:, 0]
+            if ctx.needs_input_grad[2]:
+                adjoint = _adjoint_before(tilde, W, pulled, adjoint)
+        return dk, du, (adjoint / 2).to(dtype) if ctx.needs_input_grad[2] else None, None, None
 
 
 def _advance(
-    U: Float[Tensor, "n c l d"], A: Float[Tensor, "n d d"], cuts: Cuts, eps: float
+    U: Float[Tensor, "n c l d"], A: Float[Tensor, "n d d"], block: Block, eps: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """``A`` at each chunk's start, ``Ũ``, ``W``, and ``A`` at the end: the one loop over chunks."""
-    length, d = U.shape[2:]
+    n, count, length, d = U.shape
     eye = torch.eye(length, dtype=U.dtype, device=U.device)
-    refresh = eps * torch.eye(d, dtype=U.dtype, device=U.device)
-    starts = U.new_empty(U.shape[0], cuts.count, d, d)
-    tilde, W = torch.empty_like(U), torch.empty_like(U)
-    for c, refreshed in enumerate(cuts.refreshed):
+    starts, tilde, W = U.new_empty(n, count, d, d), torch.empty_like(U), torch.empty_like(U)
+    for c, refreshed in enumerate(block.refreshed):
         starts[:, c] = A
         L, _ = torch.linalg.cholesky_ex(torch.baddbmm(eye, U[:, c] @ A, U[:, c].mT))
         tilde[:, c] = torch.linalg.solve_triangular(L, U[:, c], upper=False)
         torch.bmm(tilde[:, c], A, out=W[:, c])
         A = torch.baddbmm(A, W[:, c].mT, W[:, c], alpha=-1)
         if refreshed:
-            A = A + refresh
+            A.diagonal(dim1=1, dim2=2).add_(eps)
     return starts, tilde, W, A
 
 
@@ -85,25 +88,14 @@ def _pull(rows: Tensor, W: Tensor, tilde: Tensor) -> Tensor:
     return rows - _causal(rows, W) @ tilde
 
 
-def _causal(rows: Float[Tensor, "n c r d"], with_: Float[Tensor, "n c l d"]) -> Tensor:
+def _causal(rows: Float[Tensor, "n c r d"], others: Float[Tensor, "n c l d"]) -> Tensor:
     """``tril(X Yᵀ)``; ``X`` may hold several blocks of the chunk's length, each masked alone."""
-    products = rows @ with_.mT
-    return products.unflatten(2, (-1, with_.shape[2])).tril_().flatten(2, 3)
+    products = rows @ others.mT
+    return products.unflatten(2, (-1, others.shape[2])).tril_().flatten(2, 3)
 
 
-def _penalty_gradient(
-    U: Tensor,
-    alpha: Tensor,
-    b: Tensor,
-    starts: Tensor,
-    last: Tensor,
-    d_last: Tensor,
-    cuts: Cuts,
-    eps: float,
-) -> Tensor:
-    """``dU = −(triu(U αᵀ) b + triu(U bᵀ) α + U R)``, ``b_t = A_t dα_t``, ``R`` from later chunks."""
-    injected = _twice_symmetric(b.mT @ alpha)
-    later = _carry_back(injected, starts, last, d_last, cuts, eps)
+def _direction_gradient(U: Tensor, alpha: Tensor, b: Tensor, later: Tensor) -> Tensor:
+    """``dU = −(triu(U αᵀ) b + triu(U bᵀ) α + U R)``, ``R`` from later chunks."""
     scores = _causal(torch.cat([alpha, b], dim=2), U)
     dU = U @ later
     dU += scores.mT @ torch.cat([b, alpha], dim=2)
@@ -111,55 +103,56 @@ def _penalty_gradient(
 
 
 def _carry_back(
-    injected: Float[Tensor, "n c d d"],
+    alpha: Tensor,
+    b: Tensor,
     starts: Tensor,
-    last: Float[Tensor, "n d d"],
-    d_last: Float[Tensor, "n d d"],
-    cuts: Cuts,
+    after: Float[Tensor, "n d d"],
+    R: Float[Tensor, "n d d"],
+    block: Block,
     eps: float,
-) -> Float[Tensor, "n c d d"]:
-    """``R`` behind every chunk: the sum over later tokens of ``bᵀα + αᵀb``.
+) -> tuple[Float[Tensor, "n c d d"], Float[Tensor, "n d d"]]:
+    """``R`` behind each chunk of the block and before its first: the sum of ``bᵀα + αᵀb``.
 
-    Backwards over a refresh it becomes ``X R X`` with ``X = I − ε_r M⁺``, ``M⁺`` the penalty just
-    after.
+    Backwards over a refresh, ``R`` becomes ``X R X`` with ``X = I − ε_r M⁺``, ``M⁺`` the penalty
+    just after. ``after``: ``A`` behind the block.
     """
-    later = torch.empty_like(injected)
-    R = last @ _twice_symmetric(d_last) @ last
-    for c in reversed(range(cuts.count)):
-        if cuts.refreshed[c]:
-            after = starts[:, c + 1] if c + 1 < cuts.count else last
-            X = torch.eye(R.shape[-1], dtype=R.dtype, device=R.device) - eps * _inverse(after)
+    later = torch.empty_like(starts)
+    injected = _twice_symmetric(b.mT @ alpha)
+    for c in reversed(range(len(block.refreshed))):
+        if block.refreshed[c]:
+            X = -eps * _inverse(starts[:, c + 1] if c + 1 < len(block.refreshed) else after)
+            X.diagonal(dim1=1, dim2=2).add_(1)
             R = X @ R @ X
         later[:, c] = R
         R = R + injected[:, c]
-    return later
+    return later, R
 
 
-def _first_adjoint(
-    tilde: Tensor, W: Tensor, pulled: Tensor, d_last: Float[Tensor, "n d d"]
+def _adjoint_before(
+    tilde: Tensor, W: Tensor, pulled: Tensor, adjoint: Float[Tensor, "n d d"]
 ) -> Float[Tensor, "n d d"]:
-    """The adjoint of ``A_0``: it crosses a chunk as ``J ∂A Jᵀ``, ``J = I − Ũᵀ W = M_c A_{c+1}``.
+    """Twice the adjoint of ``A`` before the block, given that behind it.
 
-    A refresh adds a constant and leaves it as it is. No inverse of ``A_0`` is taken.
+    It crosses a chunk as ``J ∂A Jᵀ``, ``J = I − Ũᵀ W``; a refresh adds a constant and leaves it as
+    it is. No inverse of ``A`` is taken.
     """
     J = torch.eye(W.shape[-1], dtype=W.dtype, device=W.device) - tilde.mT @ W
     seen, pulled = pulled.chunk(2, dim=2)
     injected = _twice_symmetric(pulled.mT @ seen)
-    adjoint = _twice_symmetric(d_last)
     for c in reversed(range(W.shape[1])):
         adjoint = torch.baddbmm(injected[:, c], J[:, c] @ adjoint, J[:, c].mT)
-    return adjoint / 2
+    return adjoint
 
 
 def _inverse(A: Float[Tensor, "n d d"]) -> Float[Tensor, "n d d"]:
     return torch.cholesky_inverse(torch.linalg.cholesky_ex(A)[0])
 
 
-def _add_at_refresh(rows: Tensor, of: Tensor, cuts: Cuts, eps: float) -> Tensor:
+def _add_at_refresh(rows: Tensor, of: Tensor, block: Block, eps: float) -> Tensor:
     """Add ``ε_r`` times the last row of ``of`` where a refresh precedes the use of ``A``."""
-    if any(cuts.refreshed):
-        at = torch.tensor(cuts.refreshed, device=rows.device)
-        rows[:, at, -1] += eps * of[:, at, -1]
+    for c, refreshed in enumerate(block.refreshed):
+        if refreshed:
+            rows[:, c, -1] += eps * of[:, c, -1]
     return rows
 
 
