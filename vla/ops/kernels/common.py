@@ -16,27 +16,60 @@ def _rounded(x):
 
 
 @triton.jit
-def mm(a, b, PREC: tl.constexpr):
-    """``a @ b`` with float32 accumulation; ``PREC`` is a tl.dot precision, or "bf16" operands."""
-    if PREC == "bf16":
-        if INTERPRETED:
-            return tl.dot(_rounded(a), _rounded(b))
-        else:
-            return tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))
-    else:
-        return tl.dot(a.to(tl.float32), b.to(tl.float32), input_precision=PREC)
+def tf32_high(x):
+    """A float32 rounded to the 11 bits that a tf32 product sees of it."""
+    return ((x.to(tl.int32, bitcast=True) + 4096) & -8192).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _tf32_nearest(x):
+    # The matrix unit drops the low bits; half a unit added first makes that rounding to nearest.
+    return (x.to(tl.int32, bitcast=True) + 4096).to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def mm_add(a, b, acc, PREC: tl.constexpr):
-    """``acc + a @ b``."""
+    """``acc + a @ b``, float32 sums. ``PREC``: "bf16" operands, "tf32", "tf32x3" or "ieee".
+
+    A 16-bit operand is exact in tf32, so 3×tf32 then needs only two products.
+    """
+    A_EXACT: tl.constexpr = a.dtype == tl.bfloat16 or a.dtype == tl.float16
+    B_EXACT: tl.constexpr = b.dtype == tl.bfloat16 or b.dtype == tl.float16
     if PREC == "bf16":
         if INTERPRETED:
-            return acc + tl.dot(_rounded(a), _rounded(b))
+            acc += tl.dot(_rounded(a), _rounded(b))
         else:
-            return tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16), acc)
+            acc = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16), acc)
+    elif PREC == "ieee":
+        acc = tl.dot(a.to(tl.float32), b.to(tl.float32), acc, input_precision="ieee")
+    elif PREC == "tf32":
+        x = a.to(tl.float32) if A_EXACT else _tf32_nearest(a)
+        y = b.to(tl.float32) if B_EXACT else _tf32_nearest(b)
+        acc = tl.dot(x, y, acc, input_precision="tf32")
+    elif A_EXACT:
+        x = a.to(tl.float32)
+        y = b.to(tl.float32)
+        high = tf32_high(y)
+        acc = tl.dot(x, y - high, acc, input_precision="tf32")
+        acc = tl.dot(x, high, acc, input_precision="tf32")
+    elif B_EXACT:
+        y = b.to(tl.float32)
+        high = tf32_high(a)
+        acc = tl.dot(a - high, y, acc, input_precision="tf32")
+        acc = tl.dot(high, y, acc, input_precision="tf32")
     else:
-        return tl.dot(a.to(tl.float32), b.to(tl.float32), acc, input_precision=PREC)
+        ah = tf32_high(a)
+        bh = tf32_high(b)
+        acc = tl.dot(a - ah, bh, acc, input_precision="tf32")
+        acc = tl.dot(ah, b - bh, acc, input_precision="tf32")
+        acc = tl.dot(ah, bh, acc, input_precision="tf32")
+    return acc
+
+
+@triton.jit
+def mm(a, b, PREC: tl.constexpr):
+    """``a @ b``; see :func:`mm_add`."""
+    return mm_add(a, b, tl.zeros((a.shape[0], b.shape[1]), dtype=tl.float32), PREC)
 
 
 @triton.jit
@@ -131,43 +164,61 @@ def eliminate(H, b, C: tl.constexpr):
 
     Returns ``δ [C]`` with ``δ_j = 1 + b_j x_j·z_j`` and the unit lower triangular ``F [C, C]``
     such that ``F (X A)`` has the rows ``z_j = A_{j−1} x_j``, where ``A_j = A_{j−1} − (b_j/δ_j) z_j
-    z_jᵀ``. One tile holds both: right of column ``j`` the Schur complement, left of it ``F``.
+    z_jᵀ``. This is Gaussian elimination of ``I + H diag(b)``. One tile holds both results: right
+    of the pivot the Schur complement, left of it ``F``. Two pivots a step, because a step costs
+    latency, not arithmetic.
     """
-    r = tl.arange(0, C)
-    for j in range(C):
-        col = tl.sum(tl.where(r[None, :] == j, H, 0.0), axis=1)
-        row = tl.sum(tl.where(r[:, None] == j, H, 0.0), axis=0)
-        bj = tl.sum(tl.where(r == j, b, 0.0), axis=0)
-        pivot = tl.sum(tl.where(r == j, col, 0.0), axis=0)
-        f = col * (bj / (1.0 + bj * pivot))
-        kept = tl.where(r[None, :] == j, 0.0, H)
-        row = tl.where(r == j, 1.0, row)
-        H = tl.where(r[:, None] > j, kept - f[:, None] * row[None, :], H)
-    diagonal = tl.sum(tl.where(r[:, None] == r[None, :], H, 0.0), axis=1)
-    F = tl.where(r[:, None] > r[None, :], H, 0.0) + tl.where(r[:, None] == r[None, :], 1.0, 0.0)
-    return 1.0 + b * diagonal, F
+    i = tl.arange(0, C)
+    r = i[:, None]
+    n = i[None, :]
+    K = tl.where(r == n, 1.0, 0.0) + H * b[None, :]
+    for half in range(C // 2):
+        j = 2 * half
+        col0 = tl.sum(tl.where(n == j, K, 0.0), axis=1)
+        col1 = tl.sum(tl.where(n == j + 1, K, 0.0), axis=1)
+        row0 = tl.sum(tl.where(r == j, K, 0.0), axis=0)
+        row1 = tl.sum(tl.where(r == j + 1, K, 0.0), axis=0)
+        k00 = tl.sum(tl.where(i == j, col0, 0.0), axis=0)
+        k10 = tl.sum(tl.where(i == j + 1, col0, 0.0), axis=0)
+        k01 = tl.sum(tl.where(i == j, col1, 0.0), axis=0)
+        k11 = tl.sum(tl.where(i == j + 1, col1, 0.0), axis=0)
+        first = 1.0 / k00
+        down = k10 * first
+        pivot = k11 - down * k01
+        f0 = col0 * first
+        f1 = (col1 - f0 * k01) * (1.0 / pivot)
+        row0 = tl.where(i == j, 1.0, tl.where(i == j + 1, 0.0, row0))
+        row1 = tl.where(i == j + 1, 1.0, tl.where(i == j, 0.0, row1) - down * row0)
+        rest = tl.where((n == j) | (n == j + 1), 0.0, K)
+        below = rest - f0[:, None] * row0[None, :] - f1[:, None] * row1[None, :]
+        second = tl.where(n == j + 1, pivot, row1[None, :])
+        K = tl.where(r > j + 1, below, tl.where(r == j + 1, second, K))
+    delta = tl.sum(tl.where(r == n, K, 0.0), axis=1)
+    F = tl.where(r > n, K, tl.where(r == n, 1.0, 0.0))
+    return delta, F
 
 
 @triton.jit
-def unit_lower_inverse(N, C: tl.constexpr, PREC: tl.constexpr):
+def unit_lower_inverse(N, C: tl.constexpr, BASE: tl.constexpr, PREC: tl.constexpr):
     """``(I + N)⁻¹`` for strictly lower triangular ``N [C, C]``.
 
-    Forward substitution in all diagonal 16×16 blocks at once, then neighbours are merged:
+    Forward substitution in all diagonal ``BASE``-wide blocks at once, then neighbours are merged:
     the inverse of ``[[a, 0], [n, b]]`` is ``[[a⁻¹, 0], [−b⁻¹ n a⁻¹, b⁻¹]]``.
     """
-    NB: tl.constexpr = C // 16
+    NB: tl.constexpr = C // BASE
     b = tl.arange(0, NB)
-    i = tl.arange(0, 16)
+    i = tl.arange(0, BASE)
     same = b[:, None, None, None] == b[None, None, :, None]
-    blocks = tl.sum(tl.where(same, tl.reshape(N, (NB, 16, NB, 16)), 0.0), axis=2)
+    blocks = tl.sum(tl.where(same, tl.reshape(N, (NB, BASE, NB, BASE)), 0.0), axis=2)
     X = tl.where(i[None, :, None] == i[None, None, :], 1.0, 0.0) + tl.zeros_like(blocks)
-    for j in range(16):
+    for j in range(BASE):
         row = tl.sum(tl.where(i[None, :, None] == j, X, 0.0), axis=1)
         col = tl.sum(tl.where(i[None, None, :] == j, blocks, 0.0), axis=2)
         X -= col[:, :, None] * row[:, None, :]
-    wide = tl.where(same, X[:, :, None, :], 0.0)
-    B = tl.reshape(wide, (C, C))
+    B = tl.reshape(tl.where(same, X[:, :, None, :], 0.0), (C, C))
     r = tl.arange(0, C)
+    if BASE <= 8 and C >= 16:
+        B = _merge(B, N, r, 8, PREC)
     if C >= 32:
         B = _merge(B, N, r, 16, PREC)
     if C >= 64:

@@ -12,6 +12,7 @@ from vla.ops.kernels.common import (
     chunk_bounds,
     eliminate,
     mm,
+    mm_add,
     put_rows,
     put_scalars,
     put_square,
@@ -35,11 +36,15 @@ def gram_kernel(
     Beta += b * sb_b + h * sb_h
     acc = tl.zeros((D, D), dtype=tl.float64)
     for first in range(s * segment, tl.minimum((s + 1) * segment, T), C):
-        x = rows(X, first, sx_t, T - first, C, D).to(tl.float32)
-        y = x
+        x = rows(X, first, sx_t, T - first, C, D)
         if HAS_BETA:
-            y = x * scalars(Beta, first, sb_t, T - first, C)[:, None]
-        acc += mm(tl.trans(x), y, PREC).to(tl.float64)
+            y = x.to(tl.float32) * scalars(Beta, first, sb_t, T - first, C)[:, None]
+            acc += mm(tl.trans(x), y, PREC).to(tl.float64)
+        elif x.dtype == tl.bfloat16:
+            # Products of bfloat16 numbers are exact in float32.
+            acc += mm(tl.trans(x), x, "bf16").to(tl.float64)
+        else:
+            acc += mm(tl.trans(x), x, PREC).to(tl.float64)
     put_square(M + (head * n_segments + s).to(tl.int64) * D * D, acc, D)
 
 
@@ -47,47 +52,59 @@ def gram_kernel(
 def prefix_kernel(
     M, First,
     n, size,
-    REVERSE: tl.constexpr, HAS_FIRST: tl.constexpr, BLOCK: tl.constexpr,
+    REVERSE: tl.constexpr, HAS_FIRST: tl.constexpr, N: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """In place, ``M[head, s] ← First[head] + Σ M[head, r]`` over ``r < s`` (``r > s`` reversed)."""
     head = tl.program_id(0).to(tl.int64)
     cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    total = tl.zeros((BLOCK,), dtype=M.dtype.element_ty)
+    total = tl.zeros((BLOCK,), dtype=tl.float64)
     if HAS_FIRST:
-        total += tl.load(First + head * size + cols).to(M.dtype.element_ty)
-    for i in range(n):
-        s = n - 1 - i if REVERSE else i
-        place = M + (head * n + s) * size + cols
-        here = tl.load(place)
-        tl.store(place, total)
-        total += here
+        total += tl.load(First + head * size + cols).to(tl.float64)
+    s = tl.arange(0, N)
+    for i in range(0, n, N):
+        index = n - 1 - i - s if REVERSE else i + s
+        place = M + (head * n + index[:, None]) * size + cols[None, :]
+        inside = (i + s)[:, None] < n
+        here = tl.load(place, mask=inside & (cols[None, :] >= 0), other=0.0).to(tl.float64)
+        before = tl.cumsum(here, axis=0) - here + total[None, :]
+        tl.store(place, before.to(M.dtype.element_ty), mask=inside & (cols[None, :] >= 0))
+        total += tl.sum(here, axis=0)
 
 
 @triton.jit
 def inverse_kernel(
-    X, Y,
-    shift, scale, plus,
-    D: tl.constexpr,
+    X, First, Y,
+    n, shift, scale, plus,
+    D: tl.constexpr, SUM: tl.constexpr, HAS_FIRST: tl.constexpr,
 ):  # fmt: skip
     """``Y = plus I + scale (X + shift I)⁻¹`` for symmetric positive definite ``X``, in float64.
 
-    The sweep operator: symmetric, in place, no pivoting needed.
+    With ``SUM``, ``X[head, s]`` stands for ``First[head] + Σ X[head, r]`` over ``r < s``, summed
+    here: one launch fewer where there are few segments. The sweep operator inverts in place and
+    needs no pivoting.
     """
-    pid = tl.program_id(0).to(tl.int64)
+    head, s = tl.program_id(0).to(tl.int64), tl.program_id(1)
     i = tl.arange(0, D)
     eye = tl.where(i[:, None] == i[None, :], 1.0, 0.0).to(tl.float64)
-    A = square(X + pid * D * D, D).to(tl.float64) + shift * eye
+    A = shift * eye
+    if SUM:
+        if HAS_FIRST:
+            A += square(First + head * D * D, D).to(tl.float64)
+        for r in range(s):
+            A += square(X + (head * n + r) * D * D, D).to(tl.float64)
+    else:
+        A += square(X + (head * n + s) * D * D, D).to(tl.float64)
+    # Only rows are read below, so a rounding asymmetry would stay while A shrinks.
+    A = 0.5 * (A + tl.trans(A))
     for j in range(D):
-        col = tl.sum(tl.where(i[None, :] == j, A, 0.0), axis=1)
         row = tl.sum(tl.where(i[:, None] == j, A, 0.0), axis=0)
-        pivot = tl.sum(tl.where(i == j, col, 0.0), axis=0)
-        inv = 1.0 / pivot
-        swept = A - (col * inv)[:, None] * row[None, :]
-        swept = tl.where(i[:, None] == j, (row * inv)[None, :], swept)
-        swept = tl.where(i[None, :] == j, (col * inv)[:, None], swept)
-        A = tl.where((i[:, None] == j) & (i[None, :] == j), -inv, swept)
-    result = plus * eye - scale * A
-    put_square(Y + pid * D * D, result, D)
+        pivot = tl.sum(tl.where(i == j, row, 0.0), axis=0)
+        # With pivot − 1 in place of the pivot one rank-1 update does the whole sweep, except that
+        # it leaves 2 too much on the diagonal, which no later step reads.
+        row = tl.where(i == j, pivot - 1.0, row)
+        A -= row[:, None] * (row / pivot)[None, :]
+    result = (plus + 2.0 * scale) * eye - scale * A
+    put_square(Y + (head * n + s) * D * D, result, D)
 
 
 @triton.jit
@@ -122,7 +139,7 @@ def alpha_rows(
         alpha = z / delta[:, None]
     if REFRESH:
         last = (r == valid - 1) & refreshes
-        alpha += tl.where(last[:, None], eps * k, 0.0)
+        alpha += tl.where(last[:, None], eps * k.to(tl.float32), 0.0)
     return alpha
 
 
@@ -154,13 +171,13 @@ def forward_kernel(
     for c in range(begin, tl.minimum(begin + chunks_per_segment, first_chunk + chunks)):
         t, end, refreshes = chunk_bounds(c, phase, T, length, period, per_period, REFRESH)
         valid = end - t
-        k = rows(K, t, sk_t, valid, C, D).to(tl.float32)
+        k = rows(K, t, sk_t, valid, C, D)
         if HAS_BETA:
             gate = scalars(Beta, t, sb_t, valid, C)
         else:
             gate = tl.full((C,), 1.0, tl.float32)
         if HAS_U:
-            x = rows(U, t, su_t, valid, C, D).to(tl.float32)
+            x = rows(U, t, su_t, valid, C, D)
             w = tl.full((C,), 1.0, tl.float32)
         else:
             x = k
@@ -173,12 +190,12 @@ def forward_kernel(
         if GAIN == "unit":
             alpha *= reciprocal(tl.sqrt(tl.sum(alpha * alpha, axis=1)))[:, None]
         elif GAIN == "oblique":
-            alpha *= reciprocal(tl.sum(alpha * k, axis=1))[:, None]
+            alpha *= reciprocal(tl.sum(alpha * k.to(tl.float32), axis=1))[:, None]
         put_rows(G, alpha * gate[:, None], t, H * D, valid, C, D)
         if SAVE:
             put_rows(Z, z, t, H * D, valid, C, D)
             put_scalars(Delta, delta, t, H, valid, C)
-        A -= mm(tl.trans(z * weight[:, None]), z, PREC)
+        A = mm_add(tl.trans(z * -weight[:, None]), z, A, PREC)
         if REFRESH:
             A += tl.where((i[:, None] == i[None, :]) & refreshes, eps, 0.0)
     if s == n_segments - 1:
@@ -221,7 +238,7 @@ def adjoint_kernel(
     for c in range(begin, tl.minimum(begin + chunks_per_segment, first_chunk + chunks)):
         t, end, refreshes = chunk_bounds(c, phase, T, length, period, per_period, REFRESH)
         valid = end - t
-        k = rows(K, t, sk_t, valid, C, D).to(tl.float32)
+        k = rows(K, t, sk_t, valid, C, D)
         z = rows(Z, t, H * D, valid, C, D)
         delta = scalars(Delta, t, H, valid, C)
         delta = tl.where(r < valid, delta, 1.0)
@@ -242,9 +259,10 @@ def adjoint_kernel(
             dalpha = (dg - unit * along[:, None]) * (norm * gate)[:, None]
             dgate = along
         elif GAIN == "oblique":
-            norm = reciprocal(tl.sum(alpha * k, axis=1))
+            wide_k = k.to(tl.float32)
+            norm = reciprocal(tl.sum(alpha * wide_k, axis=1))
             along = tl.sum(alpha * dg, axis=1) * norm
-            dalpha = (dg - k * along[:, None]) * (norm * gate)[:, None]
+            dalpha = (dg - wide_k * along[:, None]) * (norm * gate)[:, None]
             put_scalars(Factor, -along * norm * gate, t, H, valid, C)
             dgate = along
         else:
@@ -262,8 +280,8 @@ def adjoint_kernel(
             put_rows(Alpha, alpha, t, H * D, valid, C, D)
         put_rows(B, adj, t, H * D, valid, C, D)
         if SUM:
-            total += mm(tl.trans(adj), alpha, PREC)
-        A -= mm(tl.trans(z * weight[:, None]), z, PREC_A)
+            total = mm_add(tl.trans(adj), alpha, total, PREC)
+        A = mm_add(tl.trans(z * -weight[:, None]), z, A, PREC_A)
         if REFRESH:
             A += tl.where((i[:, None] == i[None, :]) & refreshes, eps, 0.0)
             if refreshes:
@@ -314,9 +332,9 @@ def reverse_kernel(
         c = begin + count - 1 - back
         t, end, refreshes = chunk_bounds(c, phase, T, length, period, per_period, REFRESH)
         valid = end - t
-        k = rows(K, t, sk_t, valid, C, D).to(tl.float32)
+        k = rows(K, t, sk_t, valid, C, D)
         if HAS_U:
-            x = rows(U, t, su_t, valid, C, D).to(tl.float32)
+            x = rows(U, t, su_t, valid, C, D)
         else:
             x = k
         last = (r == valid - 1) & refreshes
@@ -326,7 +344,7 @@ def reverse_kernel(
             delta = tl.where(r < valid, scalars(Delta, t, H, valid, C), 1.0)
             alpha = rows(Z, t, H * D, valid, C, D) / delta[:, None]
             if REFRESH:
-                alpha += tl.where(last[:, None], eps * k, 0.0)
+                alpha += tl.where(last[:, None], eps * k.to(tl.float32), 0.0)
         adj = rows(B, t, H * D, valid, C, D)
         dk = rows(dK, t, H * D, valid, C, D) + adj
         if HAS_FACTOR:
@@ -353,7 +371,7 @@ def reverse_kernel(
                 put_scalars(dBeta_out, scalars(dBeta, t, H, valid, C), t, H, valid, C)
         elif HAS_BETA:
             gate = scalars(Beta, t, sb_t, valid, C)
-            dgate = scalars(dBeta, t, H, valid, C) - 0.5 * tl.sum(k * y, axis=1)
+            dgate = scalars(dBeta, t, H, valid, C) - 0.5 * tl.sum(k.to(tl.float32) * y, axis=1)
             put_rows(dK_out, dk - y * gate[:, None], t, H * D, valid, C, D)
             put_scalars(dBeta_out, dgate, t, H, valid, C)
         else:
@@ -366,6 +384,4 @@ def reverse_kernel(
 @triton.jit
 def mm_pair(a, b, c, d, acc, PREC: tl.constexpr):
     """``acc + a @ b + c @ d``."""
-    acc += mm(a, b, PREC)
-    acc += mm(c, d, PREC)
-    return acc
+    return mm_add(c, d, mm_add(a, b, acc, PREC), PREC)

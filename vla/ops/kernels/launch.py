@@ -57,7 +57,7 @@ def layout_of(k: Tensor, v: Tensor, precision: str) -> Layout:
     """The layout of ``k [b, t, h, d]`` and ``v [b, t, h, dv]``."""
     (b, t, h, d), dv = k.shape, v.shape[-1]
     policy = precision_for(k.dtype, precision)
-    return Layout(b, t, h, d, dv, policy, tiles_for(d, dv, policy))
+    return Layout(b, t, h, d, dv, policy, tiles_for(b * h, d, dv, policy))
 
 
 def rowwise(x: Tensor) -> Tensor:
@@ -93,15 +93,18 @@ def segment_starts(
     gate = x if beta is None else beta
     geometry.gram_kernel[(lay.heads, n)](
         x, gate, M, *strides(x), *strides(beta), lay.t, lay.h, cuts.segment, n,
-        D=d, C=32, HAS_BETA=beta is not None, PREC=lay.precision.geometry,
+        D=d, C=64 if d <= 64 else 32, HAS_BETA=beta is not None, PREC=lay.precision.geometry,
         num_warps=8 if d > 64 else 4,
     )  # fmt: skip
     M0 = None if A0 is None else inverse(A0, torch.float64)
-    exclusive_sums(M, M0, reverse=False)
+    few = n <= 16 and lay.heads * n <= 512
+    if not few:
+        exclusive_sums(M, M0, reverse=False)
     shift = rule.lambda0 if A0 is None else 0.0
-    geometry.inverse_kernel[(lay.heads * n,)](
-        M, out, shift, 1.0, 0.0, D=d, num_warps=inverse_warps(d)
-    )
+    geometry.inverse_kernel[(lay.heads, n)](
+        M, M if M0 is None else M0, out, n, shift, 1.0, 0.0,
+        D=d, SUM=few, HAS_FIRST=few and M0 is not None, num_warps=inverse_warps(d),
+    )  # fmt: skip
 
 
 def inverse(X: Tensor, dtype: torch.dtype, *, scale: float = 1.0, plus: float = 0.0) -> Tensor:
@@ -111,7 +114,10 @@ def inverse(X: Tensor, dtype: torch.dtype, *, scale: float = 1.0, plus: float = 
     Y = empty(X.shape, dtype=dtype, device=X.device)
     count = X.numel() // (d * d)
     if count:
-        geometry.inverse_kernel[(count,)](X, Y, 0.0, scale, plus, D=d, num_warps=inverse_warps(d))
+        geometry.inverse_kernel[(count, 1)](
+            X, X, Y, 1, 0.0, scale, plus,
+            D=d, SUM=False, HAS_FIRST=False, num_warps=inverse_warps(d),
+        )  # fmt: skip
     return Y
 
 
@@ -119,10 +125,10 @@ def exclusive_sums(M: Tensor, first: Tensor | None, *, reverse: bool) -> None:
     """Exclusive prefix (suffix) sums over axis 1 of ``M [b·h, n, d, d]``, in place."""
     heads, n, d, _ = M.shape
     size = d * d
-    block = min(size, 512)
+    block = 64
     geometry.prefix_kernel[(heads, size // block)](
         M, M if first is None else first, n, size,
-        REVERSE=reverse, HAS_FIRST=first is not None, BLOCK=block, num_warps=4,
+        REVERSE=reverse, HAS_FIRST=first is not None, N=32, BLOCK=block, num_warps=4,
     )  # fmt: skip
 
 
@@ -174,7 +180,8 @@ def write_directions(
         cuts.phase, cuts.length, cuts.period, cuts.per_period, rule.lambda0, rule.eps,
         D=lay.d, C=cuts.tile, GAIN=rule.gain, HAS_U=u is not None, HAS_BETA=beta is not None,
         HAS_A0=begin is not None, REFRESH=cuts.period > 0, SAVE=out.z.numel() > 0,
-        PREC=lay.precision.geometry, num_warps=lay.tiles.geometry_warps, num_stages=lay.tiles.geometry_stages,
+        PREC=lay.precision.geometry, num_warps=lay.tiles.forward_warps,
+        num_stages=lay.tiles.forward_stages, maxnreg=lay.tiles.forward_registers,
     )  # fmt: skip
 
 
@@ -226,7 +233,7 @@ def write_directions_backward(
         back.phase, back.length, back.period, back.per_period, rule.eps,
         D=lay.d, C=back.tile, HAS_U=u is not None, HAS_BETA=beta is not None,
         HAS_R=start is not None, HAS_FACTOR=rule.gain == "oblique", REFRESH=back.period > 0,
-        PREC=lay.precision.adjoint, num_warps=lay.tiles.reverse_warps, num_stages=lay.tiles.geometry_stages,
+        PREC=lay.precision.adjoint, num_warps=lay.tiles.reverse_warps, num_stages=1,
     )  # fmt: skip
     dA0 = None
     if need_dA0 and A0 is not None:
@@ -264,7 +271,7 @@ def _adjoint(
         D=d, C=cuts.tile, GAIN=rule.gain, HAS_U=u is not None, HAS_BETA=beta is not None,
         HAS_A0=begin is not None, REFRESH=cuts.period > 0, SUM=several,
         PREC=lay.precision.adjoint, PREC_A=lay.precision.geometry,
-        num_warps=lay.tiles.adjoint_warps, num_stages=lay.tiles.geometry_stages,
+        num_warps=lay.tiles.adjoint_warps, num_stages=1,
     )  # fmt: skip
     return alpha, adj, factor, dgate, R, at_refresh
 
@@ -314,7 +321,8 @@ def remember(
         memory.prepare_kernel[(lay.chunks, lay.heads)](
             k, g, v, w, ue, out.inv, *strides(k), *strides(g), *strides(v),
             lay.t, lay.h, lay.dv,
-            D=lay.d, C=tiles.memory, BV=tiles.values, PREC=prec, num_warps=tiles.chunk_warps,
+            D=lay.d, C=tiles.memory, BV=tiles.values, BASE=tiles.inverse_base, PREC=prec,
+            num_warps=tiles.prepare_warps,
         )  # fmt: skip
         values = ue
     residual = out.E if erase else v
@@ -327,7 +335,7 @@ def remember(
     memory.output_kernel[(lay.chunks, lay.heads, cdiv(lay.dv, tiles.values))](
         q, g, residual, out.states, out.o, *strides(q), *strides(g), *strides(residual),
         lay.t, lay.h, lay.dv, lay.chunks,
-        D=lay.d, C=tiles.memory, BV=tiles.values, PREC=prec, num_warps=tiles.chunk_warps,
+        D=lay.d, C=tiles.memory, BV=tiles.values, PREC=prec, num_warps=tiles.output_warps,
     )  # fmt: skip
 
 
@@ -363,7 +371,7 @@ def remember_backward(
     memory.back_prepare_kernel[(lay.chunks, lay.heads)](
         q, g, do, saved.inv, ga, x, *strides(q), *strides(g), t, h, dv,
         D=d, C=tiles.memory, BV=tiles.values, ERASE=erase, PREC=prec,
-        num_warps=tiles.chunk_warps,
+        num_warps=tiles.output_warps,
     )  # fmt: skip
     dstates = empty(lay.heads, lay.chunks, d, dv, **store)
     dS0 = empty(b, h, dv, d, **single)
@@ -372,7 +380,7 @@ def remember_backward(
         q, k, ga, do, x, q if dS is None else dS.contiguous(), dstates, dS0, dvalues,
         *strides(q), *strides(k), *strides(ga), t, h, dv, lay.chunks,
         D=d, C=tiles.memory, BV=tiles.state_values, ERASE=erase, HAS_DS=dS is not None,
-        PREC=prec, num_warps=tiles.state_warps, num_stages=tiles.state_stages,
+        PREC=prec, num_warps=tiles.back_state_warps, num_stages=tiles.state_stages,
     )  # fmt: skip
     dq = empty(q.shape, dtype=q.dtype, device=q.device)
     dk = empty((b, t, h, d) if erase else 1, **single)
@@ -382,6 +390,6 @@ def remember_backward(
         q, k, g, residual, do, dvalues, saved.states, dstates, dq, dk, dg,
         *strides(q), *strides(k), *strides(g), *strides(residual), t, h, dv, lay.chunks,
         D=d, C=tiles.memory, BV=tiles.values, ERASE=erase, PREC=prec,
-        num_warps=tiles.chunk_warps,
+        num_warps=tiles.back_output_warps,
     )  # fmt: skip
     return MemoryGradients(dq, dk, dvalues, dg, dS0)

@@ -23,7 +23,7 @@ def prepare_kernel(
     K, G, V, W, E, Inv,
     sk_b, sk_t, sk_h, sg_b, sg_t, sg_h, sv_b, sv_t, sv_h,
     T, H, DV,
-    D: tl.constexpr, C: tl.constexpr, BV: tl.constexpr, PREC: tl.constexpr,
+    D: tl.constexpr, C: tl.constexpr, BV: tl.constexpr, BASE: tl.constexpr, PREC: tl.constexpr,
 ):  # fmt: skip
     """Of each chunk: ``(I + tril(K Gᵀ, −1))⁻¹`` applied to ``K`` (``W``) and ``V`` (``E``)."""
     c, head = tl.program_id(0), tl.program_id(1)
@@ -40,10 +40,7 @@ def prepare_kernel(
     k = rows(K, t, sk_t, valid, C, D)
     g = rows(G, t, sg_t, valid, C, D)
     N = tl.where(r[:, None] > r[None, :], mm(k, tl.trans(g), PREC), 0.0)
-    if PREC == "bf16":
-        inv = unit_lower_inverse(N, C, "tf32")
-    else:
-        inv = unit_lower_inverse(N, C, PREC)
+    inv = unit_lower_inverse(N, C, BASE, PREC)
     put_rows(Inv, inv, t, H * C, valid, C, C)
     put_rows(W, mm(inv, k, PREC), t, H * D, valid, C, D)
     for col in range(0, DV, BV):
@@ -88,7 +85,7 @@ def state_kernel(
         e = block(V, t, sv_t, valid, col, DV, C, BV)
         if ERASE:
             w = rows(W, t, H * D, valid, C, D)
-            e = e.to(tl.float32) - mm(w, S, PREC)
+            e = mm_add(w, -S, e.to(tl.float32), PREC)
             put_block(E, e, t, H * DV, valid, col, DV, C, BV)
         S = mm_add(tl.trans(g), e, S, PREC)
     tl.store(S_end + outward, S, mask=mask)
@@ -198,7 +195,7 @@ def back_state_kernel(
         dS = mm_add(tl.trans(q), do, dS, PREC)
         if ERASE:
             k = rows(K, t, sk_t, valid, C, D)
-            dS -= mm(tl.trans(k), x, PREC)
+            dS = mm_add(tl.trans(k), -x, dS, PREC)
     tl.store(dS0 + outward, dS, mask=mask)
 
 
@@ -261,5 +258,5 @@ def back_output_kernel(
         k = rows(K, t, sk_t, valid, C, D)
         dk = mm_add(tl.where(r[:, None] > r[None, :], xe, 0.0), g, dk, PREC)
         put_rows(dK, -dk, t, H * D, valid, C, D)
-        dg -= mm(tl.where(r[:, None] < r[None, :], ex, 0.0), k, PREC)
+        dg = mm_add(tl.where(r[:, None] < r[None, :], -ex, 0.0), k, dg, PREC)
     put_rows(dG, dg, t, H * D, valid, C, D)

@@ -12,7 +12,7 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 # Enough programs to fill the largest device at hand several times over; a constant, so that a
 # result does not depend on which device computed it.
-PROGRAMS = 2048
+PROGRAMS = 1024
 SHORTEST_SEGMENT = 256
 
 
@@ -99,11 +99,12 @@ def _cut_at_refreshes(tokens: int, tile: int, period: int, phase: int) -> Cut:
 
 
 class Tiles(NamedTuple):
-    """Tile sizes and warps per kernel (README.md says what was tried)."""
+    """Tile sizes, warps and pipeline stages per kernel (README.md says what was tried)."""
 
     geometry: int
-    geometry_warps: int
-    geometry_stages: int
+    forward_warps: int
+    forward_stages: int
+    forward_registers: int | None
     adjoint_warps: int
     reverse: int
     reverse_warps: int
@@ -112,33 +113,43 @@ class Tiles(NamedTuple):
     state_values: int
     state_warps: int
     state_stages: int
-    chunk_warps: int
+    back_state_warps: int
+    prepare_warps: int
+    output_warps: int
+    back_output_warps: int
+    inverse_base: int
 
 
-def tiles_for(d: int, dv: int, precision: Precision) -> Tiles:
-    """By width and operand size."""
+def tiles_for(heads: int, d: int, dv: int, precision: Precision) -> Tiles:
+    """By number of sequences, widths and operand size."""
     wide = max(d, dv) > 64
-    narrow_operands = precision.memory == "bf16"
+    half = precision.memory == "bf16"
     padded = max(16, power_of_two(dv))
+    few = heads * cdiv(padded, 32) < 128
     return Tiles(
         geometry=16,
-        geometry_warps={16: 1, 32: 1, 64: 2, 128: 8}[d],
-        geometry_stages=2,
-        adjoint_warps={16: 1, 32: 1, 64: 2, 128: 8}[d],
-        reverse=64 if narrow_operands and d <= 64 else 32,
+        forward_warps={16: 1, 32: 1, 64: 2, 128: 8}[d],
+        forward_stages=1,
+        forward_registers=None,
+        adjoint_warps={16: 1, 32: 2, 64: 4, 128: 8}[d],
+        reverse=32,
         reverse_warps={16: 2, 32: 2, 64: 4, 128: 8}[d],
-        memory=64 if narrow_operands or d <= 64 else 32,
+        memory=64 if half or max(d, dv) <= 32 else 32,
         values=min(padded, 64),
-        state_values=min(padded, 32),
+        state_values=16 if few else min(padded, 32),
         state_warps=4 if d > 32 else 2,
-        state_stages=2 if wide or not narrow_operands else 3,
-        chunk_warps=8 if wide else 4,
+        state_stages=3 if half and not wide else 2,
+        back_state_warps=4 if d > 32 else 2,
+        prepare_warps=8 if wide else 4,
+        output_warps=8 if wide else 4,
+        back_output_warps=8 if d > 32 else 4,
+        inverse_base=16,
     )
 
 
 def inverse_warps(d: int) -> int:
     """Warps of the float64 inverse."""
-    return {16: 1, 32: 2, 64: 4, 128: 8}[d]
+    return {16: 1, 32: 2, 64: 4, 128: 16}[d]
 
 
 def cdiv(a: int, b: int) -> int:
