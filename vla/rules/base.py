@@ -152,15 +152,22 @@ def transition(write: Write) -> Float[Tensor, "*b d d"]:
 
 def matvec(m: Float[Tensor, "*#b r c"], x: Float[Tensor, "*#b c"]) -> Float[Tensor, "*#b r"]:
     """Batched matrix times vector. Leading axes broadcast."""
+    if x.ndim == 1 and m.ndim == 2:
+        return m @ x
     if x.ndim > 1 and m.ndim > 2 and m.shape[-3] == 1:
         # Many vectors for one matrix, as in a recall of every pair: one product, no copies of m.
         return x @ m[..., 0, :, :].mT
-    return (m @ x[..., None])[..., 0]
+    return (m @ x.unsqueeze(-1)).squeeze(-1)
+
+
+def read_normaliser(z: Float[Tensor, "*#b d"], q: Float[Tensor, "*#b d"]) -> Tensor:
+    """``z·q`` with a last axis of one, to divide a read by."""
+    return matvec(z[..., None, :], q)
 
 
 def outer(x: Float[Tensor, "*b r"], y: Float[Tensor, "*b c"]) -> Float[Tensor, "*b r c"]:
     """Batched ``x yᵀ``."""
-    return x[..., :, None] * y[..., None, :]
+    return x.unsqueeze(-1) * y.unsqueeze(-2)
 
 
 def dot(x: Float[Tensor, "*#b d"], y: Float[Tensor, "*#b d"]) -> Float[Tensor, "*#b"]:

@@ -25,6 +25,6 @@ def feature_map(x: Float[Tensor, "*b d"], name: str, *, unit: bool) -> Float[Ten
 
 def to_unit(x: Float[Tensor, "*b d"], floor: float = 0.0) -> Float[Tensor, "*b d"]:
     """``x / max(‖x‖, floor)``; zero stays zero, whatever the floor."""
-    norm = torch.linalg.vector_norm(x.float() if x.dtype == torch.bfloat16 else x, dim=-1)
-    tiny = torch.finfo(norm.dtype).tiny
-    return x / norm.clamp_min(max(floor, tiny))[..., None].to(x.dtype)
+    wide = x.float() if x.dtype == torch.bfloat16 else x
+    norm = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+    return x / norm.clamp_min(max(floor, torch.finfo(norm.dtype).tiny)).to(x.dtype)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from vla.rules.base import Rule, State, Token, Write, dot, matvec, outer
+from vla.rules.base import Rule, State, Token, Write, matvec, outer, read_normaliser
 from vla.rules.features import feature_map
 from vla.rules.registry import register
 from vla.typing import Float, Tensor
@@ -63,4 +63,4 @@ class Linear(Rule):
         if not self.normalise_read:
             return answer
         assert state.z is not None
-        return answer / dot(state.z, query).clamp_min(self.floor)[..., None]
+        return answer / read_normaliser(state.z, query).clamp_min(self.floor)

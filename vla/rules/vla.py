@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from vla.errors import ArgumentError, require_choice, require_integer, require_positive
-from vla.rules.base import Rule, State, Token, Write, dot, matvec, outer
+from vla.rules.base import Rule, State, Token, Write, dot, matvec, outer, read_normaliser
 from vla.rules.features import feature_map, to_unit
 from vla.rules.inverse import refresh, sherman_morrison
 from vla.rules.registry import register
@@ -132,7 +132,7 @@ class VLA(Rule):
         if not self.normalise_read:
             return answer
         assert state.z is not None
-        return answer / dot(state.z, query).clamp_min(max(self.floor, 1e-12))[..., None]
+        return answer / read_normaliser(state.z, query).clamp_min(max(self.floor, 1e-12))
 
     def _direction(self, token: Token, k: Tensor) -> Tensor:
         if self.direction == "token":

@@ -57,10 +57,12 @@ class Runner:
         """Turns False when a batched read is found to differ from a read of one state."""
         self._keys, self._values = self.stream.k[pairs], self.stream.v[pairs].double()
 
-    def token(self, t: int) -> Token:
-        """Token ``t`` of the stream as rules take it."""
+    def tokens(self, start: int, stop: int) -> list[Token]:
+        """Tokens of the stream as rules take them."""
         s = self.stream
-        return Token(s.k[t], s.v[t], None if s.beta is None else s.beta[t], s.u[t])
+        k, v, u = (x[start:stop].unbind(0) for x in (s.k, s.v, s.u))
+        beta = [None] * len(k) if s.beta is None else s.beta[start:stop].unbind(0)
+        return [Token(*parts) for parts in zip(k, v, beta, u, strict=True)]
 
     def advance(self, start: int, stop: int, kept: Sequence[int]) -> Block:
         """Step through tokens ``start … stop − 1``; recall is measured at the ``kept`` steps."""
@@ -68,9 +70,12 @@ class Runner:
         states, written, reads, recalls = [], [], [], []
         row = self.state._replace(S=before)
         wanted = set(kept)
-        for t in range(start, stop):
-            if self.stream.writes[t]:
-                token, old = self.token(t), self.state
+        writes = self.stream.writes[start:stop].tolist()
+        for t, (writing, token) in enumerate(
+            zip(writes, self.tokens(start, stop), strict=True), start
+        ):
+            if writing:
+                old = self.state
                 self.state = self.rule.step(old, token)
                 row = _own_copy(self.state, old)
                 written.append((t - start, _what_it_did(self.rule, old, row, token)))
@@ -84,8 +89,7 @@ class Runner:
             read = torch.stack(reads)
         else:
             read = self._read(stacked, start, stop)
-            rows = torch.tensor([step - start - 1 for step in kept], dtype=torch.long)
-            recalls = self._recalls(stacked, rows, start)
+            recalls = self._recalls(stacked, [step - start - 1 for step in kept], start)
         recall = _cat(recalls, len(self.pairs))
         return self._block(start, before, stacked, written, read, recall)
 
@@ -96,15 +100,12 @@ class Runner:
         self.batches = self.batches and close
         return answers
 
-    def _recalls(self, states: State, rows: Tensor, start: int) -> list[Tensor]:
+    def _recalls(self, states: State, rows: list[int], start: int) -> list[Tensor]:
         # A few steps at a time, so that the answers of a batch stay in the processor's cache.
         stored = int((self.pairs < start + len(states.S)).sum())
         size = max(1, 300_000 // max(1, stored * self._values.shape[1]))
-        return [
-            self._recall(_lead(_rows(states, part)), start + 1 + int(part[-1]))
-            for part in rows.split(size)
-            if len(part)
-        ]
+        parts = [rows[i : i + size] for i in range(0, len(rows), size)]
+        return [self._recall(_lead(_rows(states, x)), start + 1 + x[-1]) for x in parts]
 
     def _recall(self, states: State, last: int) -> Tensor:
         """Relative error of every pair written by step ``last``, in every state; NaN for the rest.
@@ -115,9 +116,11 @@ class Runner:
         errors = torch.full((len(states.S), len(self.pairs)), torch.nan, dtype=torch.float64)
         if count:
             values = self._values[:count]
-            gap = self.rule.read(states, self._keys[:count]).double() - values
+            answers = self.rule.read(states, self._keys[:count]).double()
             size = values.norm(dim=-1)
-            errors[:, :count] = gap.norm(dim=-1) / size.where(size > 0, 1.0)
+            few = max(1, 64_000 // values.numel())
+            gaps = [(part - values).norm(dim=-1) for part in answers.split(few)]
+            errors[:, :count] = torch.cat(gaps) / size.where(size > 0, 1.0)
         return errors
 
     def _block(
@@ -197,7 +200,9 @@ def _stack(states: list[State]) -> State:
     return State(S=S, A=together("A"), z=together("z"))
 
 
-def _rows(states: State, index: Tensor) -> State:
+def _rows(states: State, rows: list[int]) -> State:
+    together = rows[-1] - rows[0] == len(rows) - 1
+    index = slice(rows[0], rows[-1] + 1) if together else rows
     A, z = (None if x is None else x[index] for x in (states.A, states.z))
     return State(S=states.S[index], A=A, z=z)
 
