@@ -1,5 +1,6 @@
 """Mixers and the small Transformer they are tried in. ``build(model("vla_exact"), seed=0)``."""
 
+from vla.nn.checkpoint import Checkpoint, load, save
 from vla.nn.config import DEFAULTS, ModelConfig
 from vla.nn.delta import AuthorsDelta, DeltaNet, GatedDelta
 from vla.nn.linear import Linear
@@ -17,6 +18,7 @@ __all__ = [
     "TITLES",
     "VLA",
     "AuthorsDelta",
+    "Checkpoint",
     "DeltaNet",
     "GatedDelta",
     "Linear",
@@ -27,8 +29,10 @@ __all__ = [
     "TinyLM",
     "build",
     "describe",
+    "load",
     "model",
     "name_of",
     "parameter_count",
+    "save",
     "state_size",
 ]
