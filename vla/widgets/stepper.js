@@ -329,9 +329,11 @@ function place(rows, columns, size) {
 }
 
 // The size nearest to the wanted one at which a cell is a whole number of pixels.
-function snap(size, most) {
-  const near = most * Math.max(1, Math.round((size - STRIP - 1) / most)) + STRIP + 1;
-  return Math.abs(near - size) <= 8 ? near : size;
+function snap(size, most, limit) {
+  const cell = Math.max(1, Math.round((size - STRIP - 1) / most));
+  const [near, less] = [cell, cell - 1].map((each) => most * each + STRIP + 1);
+  const best = near <= limit ? near : less;
+  return Math.abs(best - size) <= 8 ? best : size;
 }
 
 function paintMatrix(ctx, box, values, style) {
@@ -1497,7 +1499,10 @@ export class Stepper {
     this.strip.forget();
     this.share(mode, count);
     this.root.dataset.dense = String(Number(mode === "wide" && this.heat < 118));
-    this.root.dataset.text = this.textMode(mode);
+    this.root.dataset.text = mode === "wide" ? this.textMode(this.heat) : "row";
+    this.root.dataset.tight = String(Number(this.tight));
+    this.root.dataset.heads = this.twoLines ? "two" : "one";
+    this.root.style.setProperty("--row", `${this.rowHeight(this.heat)}px`);
     this.root.style.setProperty("--heat", `${this.heat}px`);
     this.root.style.setProperty("--plot", `${this.plotHeight}px`);
     this.plotWidth = this.plots[0].canvas.clientWidth;
@@ -1506,38 +1511,45 @@ export class Stepper {
     this.ladderWidth = this.ladder.scroll.clientWidth;
   }
 
-  // How the numbers of a lane are set: on one line, in one row, in two rows.
-  textMode(mode) {
-    const width = this.width - 24 - 4 * (this.heat + 14);
-    if (mode !== "wide") return "row";
-    return width < 578 && this.heat < 190 ? "small" : width > 860 && this.heat < 118 ? "line" : "row";
+  // How a lane's numbers are set, by the width beside matrices of this size: on one line with their
+  // names, in one row below them, in two rows of smaller type.
+  textMode(heat) {
+    const width = this.width - 24 - 4 * (heat + 14);
+    if (width < 578 && heat < 190) return "small";
+    return width > 860 && heat < 118 ? "line" : "row";
+  }
+
+  rowHeight(heat) {
+    const least = { small: 134, line: 64, row: this.tight ? 74 : heat < 118 ? 91 : 104 };
+    return Math.max(heat, least[this.textMode(heat)]);
   }
 
   // Shares the height between matrices and curves: matrices first, what they can't use to the curves.
   share(mode, count) {
     const inner = this.width - 24;
-    const most = Math.max(this.trace.d, this.trace.dv);
-    this.plotHeight = mode === "wide" && count > 2 ? 112 : 128;
-    if (mode !== "wide") {
-      this.heat = Math.min(mode === "medium" ? 130 : 99, Math.floor((inner - 3 * (mode === "narrow" ? 8 : 14)) / 4));
-      return;
-    }
+    this.twoLines = mode === "wide" && ((inner - 16) * 7) / 33 - 12 < 80 + 44 * count;
+    this.plotHeight = 128;
+    this.heat = Math.min(mode === "medium" ? 130 : 99, Math.floor((inner - 3 * (mode === "narrow" ? 8 : 14)) / 4));
+    if (mode !== "wide") return;
     const room = (this.state.height || 700) - this.fixedHeight() - 8 * (count - 1);
+    this.heat = this.fit((room - (count > 2 ? 112 : 128)) / count, count, inner);
+    this.tight = false;
+    this.tight = room - count * this.rowHeight(this.heat) < 92;
+    this.plotHeight = Math.round(clamp(room - count * this.rowHeight(this.heat), 92, 260));
+  }
+
+  // The matrix size for this height: no larger than leaves room for the text beside it.
+  fit(height, count, inner) {
     const beside = (text) => Math.min(240, (inner - text) / 4 - 14);
-    const widest = count > 1 && beside(596) >= 130 ? beside(596) : beside(380);
-    const least = Math.min(widest, inner - 4 * (72 + 14) < 590 ? 134 : 72);
-    const heat = Math.floor(clamp((room - this.plotHeight) / count, least, widest));
-    // Between the two, numbers in two rows would make a lane taller than its matrices.
-    const oneRow = Math.floor((inner - 590) / 4) - 14;
-    const tall = heat < 134 && heat > oneRow && oneRow >= 72;
-    this.heat = snap(tall ? oneRow : heat, most);
-    this.plotHeight = Math.round(clamp(room - count * (tall ? Math.max(this.heat, 84) : this.heat), 92, 260));
+    const widest = count > 1 && (beside(584) >= 130 || height < 134) ? beside(584) : beside(380);
+    const size = Math.floor(clamp(height, Math.min(72, widest), widest));
+    return snap(size, Math.max(this.trace.d, this.trace.dv), Math.max(widest, 76));
   }
 
   fixedHeight() {
     this.options.hint.hidden = this.state.visible.size > 2;
     const others = [this.strip.node, this.say, this.heads.node, this.controls.node, this.options.node];
-    return others.reduce((sum, node) => sum + node.offsetHeight, 24 + 6 * 8 + 16);
+    return others.reduce((sum, node) => sum + node.offsetHeight, (this.twoLines ? 42 : 24) + 6 * 8 + 16);
   }
 
   set(patch) {
