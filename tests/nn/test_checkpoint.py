@@ -59,7 +59,7 @@ def damaged(kind: str, path: Path) -> None:
 )
 def test_bad_files_are_refused(kind: str, tmp_path: Path) -> None:
     damaged(kind, tmp_path / "bad")
-    with pytest.raises(ValueError, match=r"^checkpoint: got .*bad'.*, wanted"):
+    with pytest.raises(ValueError, match=r"^checkpoint: got .+, wanted"):
         load(tmp_path / "bad")
 
 

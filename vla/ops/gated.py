@@ -63,14 +63,14 @@ def _gated_delta_chunk(
     before = total - g
     later = (total[..., -1:, :] - total).exp()
     inverse = UnitLowerInverse.apply(_ratios(before, total, -1) * (K @ K.mT)[..., None, :, :])
-    kept = before.exp()
+    kept, whole = before.exp(), total[..., -1, :, None].exp()
     S = q.new_zeros(q.shape[0], q.shape[2], v.shape[-1], q.shape[-1])
     starts, errors = [], []
     for c in range(K.shape[2]):
         starts.append(S)
         E = _per_row(inverse[:, :, c], V[:, :, c] - kept[:, :, c] * (K[:, :, c] @ S.mT))
         errors.append(E)
-        S = total[:, :, c, -1, :, None].exp() * S + (later[:, :, c] * E).mT @ K[:, :, c]
+        S = whole[:, :, c] * S + (later[:, :, c] * E).mT @ K[:, :, c]
     reads = _ratios(total, total, 0) * (Q @ K.mT)[..., None, :, :]
     o = total.exp() * (Q @ torch.stack(starts, 2).mT) + _per_row(reads, torch.stack(errors, 2))
     return o.flatten(2, 3)[:, :, : q.shape[1]].transpose(1, 2)
