@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -39,6 +40,19 @@ class Block:
     """A row for each kept step of the block, a column for each pair of the whole stream."""
 
 
+class Steps(NamedTuple):
+    """Steps just made, as the rule returned them."""
+
+    start: int
+    before: Tensor
+    states: list[State]
+    """One for each token; a query repeats the state it found."""
+    written: list[Write]
+    """One for each writing token."""
+    reads: list[Tensor]
+    recalls: list[Tensor]
+
+
 class Runner:
     """One rule on one stream: carries the state from block to block.
 
@@ -64,38 +78,37 @@ class Runner:
         beta = [None] * len(k) if s.beta is None else s.beta[start:stop].unbind(0)
         return [Token(*parts) for parts in zip(k, v, beta, u, strict=True)]
 
-    def advance(self, start: int, stop: int, kept: Sequence[int]) -> Block:
-        """Step through tokens ``start … stop − 1``; recall is measured at the ``kept`` steps."""
-        before = self.state.S.clone()
-        states, written, reads, recalls = [], [], [], []
-        row = self.state._replace(S=before)
-        wanted = set(kept)
+    def advance(self, start: int, stop: int, kept: Sequence[int]) -> Steps:
+        """Step through tokens ``start … stop − 1``, and no more: :meth:`block` does the rest."""
+        steps = Steps(start, self.state.S.clone(), [], [], [], [])
+        row = self.state._replace(S=steps.before)
         writes = self.stream.writes[start:stop].tolist()
-        for t, (writing, token) in enumerate(
-            zip(writes, self.tokens(start, stop), strict=True), start
-        ):
-            if writing:
-                old = self.state
-                self.state = self.rule.step(old, token)
+        for t, token in enumerate(self.tokens(start, stop), start):
+            if writes[t - start]:
+                old, self.state = self.state, self.rule.step(self.state, token)
                 row = _own_copy(self.state, old)
-                written.append((t - start, _what_it_did(self.rule, old, row, token)))
-            states.append(row if not self.looped else row._replace(cache=None))
+                steps.written.append(_what_it_did(self.rule, old, row, token))
+            steps.states.append(row._replace(cache=None) if self.looped else row)
             if self.looped:
-                reads.append(self.rule.read(self.state, self.stream.q[t]))
-                if t + 1 in wanted:
-                    recalls.append(self._recall(_lead(self.state), t + 1))
-        stacked = _stack(states)
-        if self.looped:
-            read = torch.stack(reads)
-        else:
-            read = self._read(stacked, start, stop)
-            recalls = self._recalls(stacked, [step - start - 1 for step in kept], start)
-        recall = _cat(recalls, len(self.pairs))
-        return self._block(start, before, stacked, written, read, recall)
+                steps.reads.append(self.rule.read(self.state, self.stream.q[t]))
+                if t + 1 in kept:
+                    steps.recalls.append(self._recall(_lead(self.state), t + 1))
+        return steps
 
-    def _read(self, states: State, start: int, stop: int) -> Tensor:
-        answers = self.rule.read(states, self.stream.q[start:stop])
-        single = self.rule.read(self.state, self.stream.q[stop - 1])
+    def block(self, steps: Steps, kept: Sequence[int]) -> Block:
+        """The steps as rows, with every read and the recall at the ``kept`` steps."""
+        states = _stack(steps.states)
+        if self.looped:
+            read, recalls = torch.stack(steps.reads), steps.recalls
+        else:
+            read = self._read(states, steps)
+            recalls = self._recalls(states, [t - steps.start - 1 for t in kept], steps.start)
+        return self._block(steps, states, read, _cat(recalls, len(self.pairs)))
+
+    def _read(self, states: State, steps: Steps) -> Tensor:
+        stop = steps.start + len(steps.states)
+        answers = self.rule.read(states, self.stream.q[steps.start : stop])
+        single = self.rule.read(steps.states[-1], self.stream.q[stop - 1])
         close = torch.allclose(answers[-1], single, rtol=1e-2, atol=1e-6, equal_nan=True)
         self.batches = self.batches and close
         return answers
@@ -117,40 +130,34 @@ class Runner:
         if count:
             values = self._values[:count]
             answers = self.rule.read(states, self._keys[:count]).double()
+            answers = answers.reshape(len(states.S), *values.shape)
             size = values.norm(dim=-1)
             few = max(1, 64_000 // values.numel())
             gaps = [(part - values).norm(dim=-1) for part in answers.split(few)]
             errors[:, :count] = torch.cat(gaps) / size.where(size > 0, 1.0)
         return errors
 
-    def _block(
-        self,
-        start: int,
-        before: Tensor,
-        states: State,
-        written: list[tuple[int, Write]],
-        read: Tensor,
-        recall: Tensor,
-    ) -> Block:
+    def _block(self, steps: Steps, states: State, read: Tensor, recall: Tensor) -> Block:
+        start, written = steps.start, steps.written
         size, d, d_v = len(states.S), self.stream.d, self.stream.d_v
         writes = self.stream.writes[start : start + size]
 
         def rows(field: str, width: int) -> Tensor:
-            found = [getattr(write, field) for _, write in written]
+            found = [getattr(write, field) for write in written]
             out = torch.full((size, width), torch.nan, dtype=torch.float64)
             if found and found[0] is not None:
                 out[writes] = torch.stack(found).double().reshape(-1, width)
             return out
 
-        decays = [_decay(write) for _, write in written]
+        decays = [_decay(write) for write in written]
         width = max((x.numel() for x in decays), default=1)
         decay = torch.ones(size, width, dtype=torch.float64)
         if decays:
             decay[writes] = torch.stack([x.reshape(-1).expand(width) for x in decays])
         taken = torch.zeros(size, dtype=torch.bool)
-        taken[writes] = torch.tensor([write.residual for _, write in written], dtype=torch.bool)
+        taken[writes] = torch.tensor([write.residual for write in written], dtype=torch.bool)
         return Block(
-            first=start + 1, S=states.S.double(), before=before.double(), writes=writes,
+            first=start + 1, S=states.S.double(), before=steps.before.double(), writes=writes,
             A=None if states.A is None else states.A.double(),
             k=rows("k", d), u=rows("u", d), gain=rows("gain", d),
             v=rows("v", d_v), error=rows("error", d_v), delta=rows("delta", 1)[:, 0],

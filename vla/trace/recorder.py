@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,11 @@ from vla.errors import ArgumentError, require_integer, require_positive
 from vla.rules import Rule, make
 from vla.tokens import Stream
 from vla.trace import measure
-from vla.trace.block import Block, Runner
+from vla.trace.block import Block, Runner, Steps
 from vla.trace.model import Array, Lane, Trace
 from vla.typing import Tensor
 
-BLOCK = 256
+BLOCK = 128
 MAX_LANES = 16
 MAX_CACHE_TOKENS = 10_000
 MAX_ROW_BYTES = 2 * 2**30
@@ -71,10 +72,13 @@ def record(
     replaced = _overwritten_at(stream, pairs)
     clock = _Clock(stream, pairs, replaced, kept)
     titles = _titles(lanes)
+    with ThreadPoolExecutor(max_workers=1) as helper:
+        recorded = [_tape(rule, clock, dtype, helper) for rule in lanes.values()]
     return Trace(
         stream=stream,
         lanes=tuple(
-            _lane(name, titles[name], rule, clock, dtype, tolerance) for name, rule in lanes.items()
+            _lane(name, titles[name], tape, tolerance)
+            for name, tape in zip(lanes, recorded, strict=True)
         ),
         pairs=pairs.numpy(),
         overwritten_at=replaced,
@@ -134,16 +138,18 @@ class _Clock:
         return steps[self.expected[steps] >= 0]
 
 
-def _lane(
-    name: str, title: str, rule: Rule, clock: _Clock, dtype: torch.dtype, tolerance: float
-) -> Lane:
-    runner = Runner(rule, clock.stream, clock.pairs, dtype)
-    tape = _Tape(rule, runner, clock)
-    tape.roll(runner)
-    if not runner.batches:
-        runner = Runner(rule, clock.stream, clock.pairs, dtype, looped=True)
+def _tape(rule: Rule, clock: _Clock, dtype: torch.dtype, helper: Executor) -> _Tape:
+    for looped in (False, True):
+        runner = Runner(rule, clock.stream, clock.pairs, dtype, looped)
         tape = _Tape(rule, runner, clock)
-        tape.roll(runner)
+        tape.roll(runner, helper)
+        if runner.batches:
+            break
+    return tape
+
+
+def _lane(name: str, title: str, tape: _Tape, tolerance: float) -> Lane:
+    rule, clock = tape.rule, tape.clock
     apart = np.flatnonzero(tape.rows["ridge_distance"] > tolerance)
     answers, correct = _decode(clock, tape.rows["read"])
     return Lane(
@@ -180,19 +186,29 @@ class _Tape:
         self.product = np.eye(d)[None]
         self._row_zero(runner)
 
-    def roll(self, runner: Runner) -> None:
-        """Record the whole stream."""
+    def roll(self, runner: Runner, helper: Executor) -> None:
+        """Record the stream: the ``helper`` measures a block while the next one is stepped."""
         length, kept = len(self.clock.stream), self.clock.kept
+        measured: Future[None] | None = None
         for start in range(0, length, BLOCK):
             stop = min(start + BLOCK, length)
             here = kept[(kept > start) & (kept <= stop)]
-            block = runner.advance(start, stop, here.tolist())
-            self._vectors(block)
-            self._norms(block)
-            self._spectra(block, here)
-            self._ridge(block, here)
-            self.recall[np.searchsorted(kept, here)] = block.recall.numpy()
+            steps = runner.advance(start, stop, here.tolist())
+            if measured:
+                measured.result()
+            measured = helper.submit(self._measure, runner, steps, here)
+        if measured:
+            measured.result()
         self.recall[~self.clock.stored] = np.nan
+
+    @torch.no_grad()
+    def _measure(self, runner: Runner, steps: Steps, here: Array) -> None:
+        block = runner.block(steps, here.tolist())
+        self._vectors(block)
+        self._norms(block)
+        self._spectra(block, here)
+        self._ridge(block, here)
+        self.recall[np.searchsorted(self.clock.kept, here)] = block.recall.numpy()
 
     def _row_zero(self, runner: Runner) -> None:
         rows, state = self.rows, runner.state
