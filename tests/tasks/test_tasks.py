@@ -299,6 +299,13 @@ def test_guess_is_what_a_constant_answer_scores() -> None:
     assert (asked == best[:, None]).double().mean().item() == pytest.approx(task.guess, abs=3e-3)
 
 
+def test_guesses_are_probabilities() -> None:
+    for task in CASES:
+        assert 0 < task.guess <= 1
+    assert make("mqar_fair", pairs=16).guess == 1 / 16
+    assert make("delayed_recall", pairs=1).guess == pytest.approx(1)
+
+
 def test_names_presets_and_changes() -> None:
     assert make("mqar", preset="fair", pairs=8) == make("mqar_fair", pairs=8)
     assert make("copy", preset="authors") == make("copy_authors")

@@ -61,8 +61,13 @@ def expected_mode(draws: int, values: int) -> float:
     mean = draws / values
     terms = np.exp(-mean) * np.cumprod([1.0, *(mean / j for j in range(1, draws + 1))])
     whole = _power(terms, values, draws)[draws]
-    below = [_power(terms[: most + 1], values, draws)[draws] / whole for most in range(draws)]
-    return float(sum(1 - part for part in below))
+    expected = 0.0
+    for most in range(draws):
+        above = 1 - _power(terms[: most + 1], values, draws)[draws] / whole
+        expected += float(above)
+        if above < 1e-12:
+            break
+    return expected
 
 
 def _power(terms: np.ndarray, exponent: int, degree: int) -> np.ndarray:

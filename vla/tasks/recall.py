@@ -8,7 +8,7 @@ import torch
 
 from vla.errors import ArgumentError, require_integer
 from vla.tasks.base import IGNORED, Batch, Task, register
-from vla.tasks.draws import distinct_tokens, permutations, uniform_tokens
+from vla.tasks.draws import distinct_tokens, expected_mode, permutations, uniform_tokens
 from vla.tasks.mqar import check_length, check_pairs, interleave
 from vla.typing import Tensor
 
@@ -36,8 +36,8 @@ class _OwnTokens(Task):
 
     @property
     def guess(self) -> float:
-        """Near enough: one value in n; a row's values may repeat by chance."""
-        return 1 / self.pairs
+        """The commonest of the row's values, for every query."""
+        return expected_mode(self.pairs, self.values[1] - self.values[0]) / self.pairs
 
     def _finish(self, front: Tensor, keys: Tensor, values: Tensor, asked: Tensor) -> Batch:
         """Stored part, separator, queries; answers under the queries."""
