@@ -223,6 +223,15 @@ class TestStepper:
         assert again.view() == stepper.view()
         assert '"step": 4' in stepper.to_html()
 
+    def test_colours_start_stretched_only_where_one_lane_would_drown_another(
+        self, words: Trace
+    ) -> None:
+        assert not Stepper(words).stretch
+        loud = record(["vla", "linear"], words.stream)
+        assert Stepper(loud).stretch
+        assert not Stepper(loud, stretch=False).stretch
+        assert '"stretch": true' in to_html(loud)
+
     def test_low_precision_traces_pack(self) -> None:
         stream = make_stream("gaussian", n=4, queries=1)
         assert Stepper(record("vla", stream, dtype=torch.bfloat16)).data

@@ -12,7 +12,7 @@ from typing import Any
 
 from vla.errors import require_choice, require_integer
 from vla.trace import Trace
-from vla.widgets.pack import MAX_BYTES, blob
+from vla.widgets.pack import MAX_BYTES, blob, uneven
 
 HERE = Path(__file__).parent
 
@@ -56,7 +56,7 @@ def to_html(
     require_choice("theme", theme, ("auto", "light", "dark"))
     data = blob(trace, max_bytes=max_bytes)
     require_integer("step", step, low=0, high=len(trace) - 1)
-    view = {"step": step, "theme": theme, "lanes": lanes or []}
+    view = {"step": step, "theme": theme, "lanes": lanes or [], "stretch": uneven(trace)}
     return fill(page_template(), data, view, title or trace.stream.name)
 
 

@@ -152,6 +152,13 @@ def lane_ids(lanes: Iterable[Lane]) -> list[str]:
     return ids
 
 
+def uneven(trace: Trace) -> bool:
+    """Whether one lane's ``S`` would drown another's on the shared linear colour scale (3 : 1)."""
+    largest = [float(np.nanmax(np.abs(lane.S), initial=0.0)) for lane in trace.lanes]
+    seen = [value for value in largest if value > 0]
+    return bool(seen) and max(seen) > 3 * min(seen)
+
+
 def _pack_stream(trace: Trace) -> Header:
     stream = trace.stream
     return {

@@ -1105,7 +1105,8 @@ class Ladder {
     this.followed = pair;
     const [top, bottom, view] = [pair * this.row, (pair + 1) * this.row, this.scroll.scrollTop];
     if (pair >= 0 && top < view) this.scroll.scrollTop = top;
-    if (bottom > view + plotHeight - this.axis) this.scroll.scrollTop = bottom - plotHeight + this.axis;
+    const over = bottom - view - plotHeight + this.axis;
+    if (over > 0) this.scroll.scrollTop = Math.ceil((view + over) / this.row) * this.row;
   }
 
   paint() {

@@ -11,7 +11,7 @@ import traitlets
 from vla.errors import ArgumentError, require_choice, require_integer
 from vla.trace import Trace
 from vla.widgets.html import fill, page_template
-from vla.widgets.pack import MAX_BYTES, blob, lane_ids
+from vla.widgets.pack import MAX_BYTES, blob, lane_ids, uneven
 
 HERE = Path(__file__).parent
 THEMES = ("auto", "light", "dark")
@@ -25,8 +25,9 @@ class Stepper(anywidget.AnyWidget):
     ``step``, ``playing``, ``speed``, ``theme``, ``lanes``, ``log`` and ``stretch`` are synchronised
     both ways, ``height`` one way. While it plays, ``step`` reaches Python at most once a second and
     when it stops. ``lanes`` holds the ids of the visible lanes (:func:`vla.widgets.lane_ids`);
-    empty means all. ``log`` draws the curves on a logarithmic axis, ``stretch`` spreads the colours
-    near zero. ``height`` is the wanted height in pixels at full width; 0 means 700.
+    empty means all. ``log`` draws the curves on a logarithmic axis. ``stretch`` colours by the
+    square root, so that small entries show; it starts on if one lane would drown another (3 : 1).
+    ``height`` is the wanted height in pixels at full width; 0 means 700.
 
     Raises ``ValueError`` for something that isn't a trace, one that is too large to send, and a
     step, speed or theme out of range.
@@ -56,7 +57,7 @@ class Stepper(anywidget.AnyWidget):
         theme: str = "auto",
         lanes: list[str] | None = None,
         log: bool = False,
-        stretch: bool = False,
+        stretch: bool | None = None,
         height: int = 0,
         max_bytes: int = MAX_BYTES,
     ) -> None:
@@ -74,7 +75,7 @@ class Stepper(anywidget.AnyWidget):
             theme=theme,
             lanes=_known(lanes or [], trace),
             log=log,
-            stretch=stretch,
+            stretch=uneven(trace) if stretch is None else stretch,
             height=height,
             page=page_template(),
         )
