@@ -19,11 +19,15 @@ class Lane:
 
     Per-step rows are indexed by step (``n = t + 1`` rows, row 0 is the empty memory); matrices are
     kept at the steps listed in ``kept`` (all of them unless the stream is long). ``NaN`` marks what
-    doesn't exist at a step: the residual of a query, the recall of a pair not stored yet.
+    doesn't exist at a step: the residual of a query, the recall of a pair not stored yet, a
+    spectrum or ridge answer between kept steps, the gain of a rule that doesn't tell it and whose
+    change is no single write. A query leaves the memory alone: its transition has norm 1.
     """
 
     rule: str
+    """The lane's name: the rule's, with ``-2``, ``-3``, … for the same rule again."""
     title: str
+    """The rule's title; lanes of one rule add the settings in which they differ."""
     colour: str
     equation: str
     settings: dict[str, Any]
@@ -39,6 +43,7 @@ class Lane:
     k: Float[Array, "n d"]
     """The key as the rule used it."""
     u: Float[Array, "n d"]
+    """Direction whose penalty the step raised; NaN where none was (``A`` fixed, no ``A``)."""
     gain: Float[Array, "n d"]
     """Write direction as applied: ``ΔS = error gainᵀ`` (plus the decay of a gated rule)."""
     v: Float[Array, "n dv"]
@@ -59,22 +64,31 @@ class Lane:
     spectral_svd: Float[Array, "n"]
     """Spectral norm of the transition ``J_t``, measured by SVD."""
     spectral_closed: Float[Array, "n"]
-    """The same by closed form; (1 + √(5 − 4c))/2 for unit key and gain (math: §4.2 corrected)."""
+    """The same by closed form: (1 + √(5 − 4c))/2 for unit key and gain (paper §4.2, corrected)."""
     product_norm: Float[Array, "n"]
-    """Spectral norm of ``J_1 J_2 … J_t``."""
+    """Spectral norm of ``J_1 J_2 … J_t = ∂S_t/∂S_0``."""
 
     recall: Float[Array, "m p"]
     """Relative recall error ``‖read(k_i) − v_i‖/‖v_i‖`` of each written pair at each kept step."""
     recall_mean: Float[Array, "n"]
     """Mean over the pairs stored and not overwritten by then."""
     ridge_distance: Float[Array, "n"]
-    """``‖S_t − S*_t‖/‖S*_t‖``, where S* is the batch ridge answer to the pairs so far."""
+    """``‖S_t − S*_t‖/‖S*_t‖``, where S* is the batch ridge answer to the pairs so far.
+
+    With the lane's own keys and λ0 (0.1 for a rule that has none); pairs are weighted by β only for
+    a rule that weighs them so. Infinite once ``S`` has overflowed.
+    """
     parts_at: int | None
     """First step where ``ridge_distance`` exceeds the trace's tolerance; ``None`` if never."""
     answers: tuple[str, ...]
     """The read decoded to a word at each step; empty strings without a vocabulary."""
     correct: Int[Array, "n"]
-    """1 right, 0 wrong, −1 where there is nothing to answer."""
+    """1 right, 0 wrong, −1 where there is nothing to answer.
+
+    With a vocabulary: whether the word is the expected one. Without: whether, of the values stored
+    now, the expected one is nearest in angle (on streams of more than 50 million steps × pairs,
+    judged at kept steps and the first thousand queries only).
+    """
 
 
 @dataclass(frozen=True)
