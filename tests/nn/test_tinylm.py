@@ -221,6 +221,7 @@ def test_configs_are_values() -> None:
     assert ModelConfig() == ModelConfig(features="elu+1", lambda0=0.1)
     assert hash(ModelConfig()) == hash(ModelConfig(features="elu+1"))
     assert ModelConfig(mixer="softmax").lambda0 is None
+    assert str(ModelConfig(lambda0=1).as_dict()) == str(ModelConfig(lambda0=1.0).as_dict())
     config = model("vla_exact", width=64)
     assert ModelConfig(**config.as_dict()) == config
     assert config.with_(mixer="delta").own == {"features": "silu", "gated": True}

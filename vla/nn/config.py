@@ -138,6 +138,10 @@ class ModelConfig:
         for name in ("direction_scale", "refresh_eps", "floor"):
             if getattr(self, name) is not None:
                 require_positive(name, getattr(self, name), zero=True)
+        for name in ("lambda0", "direction_scale", "refresh_eps", "floor"):
+            if isinstance(getattr(self, name), int):
+                # 1 and 1.0 are one setting, so they are written alike.
+                object.__setattr__(self, name, float(getattr(self, name)))
         if self.refresh_every is not None:
             require_integer("refresh_every", self.refresh_every, low=0)
 

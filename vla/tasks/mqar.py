@@ -176,6 +176,7 @@ class MQARFair(Task):
         require_integer("pairs", self.pairs, low=1)
         require_choice("filler", self.filler, ("noise", "blank"))
         require_positive("power", self.power)
+        object.__setattr__(self, "power", float(self.power))
         check_pairs(self.pairs, self.keys)
         self._settle()
         check_length(self.length, 4 * self.pairs)
