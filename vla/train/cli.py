@@ -43,6 +43,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     _store_argument(parser)
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     parser.add_argument("--jobs", type=int, help="runs at once on a GPU (default: up to 16)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of a run on a CPU")
     parser.add_argument("--engine", default="local", help="local (default) or ray")
     parser.add_argument("--ray-address", help="an existing Ray cluster (default: start one here)")
     parser.add_argument("--plan", action="store_true", help="say what it would cost, and stop")
@@ -192,7 +193,7 @@ def _engine(args: argparse.Namespace, keep: Keep | None) -> Engine:
     if args.engine == "local":
         from vla.train.sweep import LocalEngine
 
-        return LocalEngine(args.device, jobs=args.jobs, keep=keep)
+        return LocalEngine(args.device, jobs=args.jobs, threads=args.threads, keep=keep)
     from vla.train.ray_engine import RayEngine
 
     if keep is not None:

@@ -103,7 +103,7 @@ class RunConfig:
     @cached_property
     def key(self) -> str:
         """The run's name: sha256 of :attr:`canonical`, 32 hex digits."""
-        return hashlib.sha256(self.canonical.encode()).hexdigest()[:32]
+        return key_of(self.canonical)
 
     @cached_property
     def shape_key(self) -> str:
@@ -116,7 +116,8 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, nested; :meth:`from_dict` reads them back."""
         plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        plain["model"] = self.model.as_dict()
+        # Left out where the mixer has no such setting: a new one then moves no other mixer's key.
+        plain["model"] = {k: v for k, v in self.model.as_dict().items() if v is not None}
         plain["task"] = _task_to_dict(self.task)
         plain["also_eval"] = {name: _task_to_dict(task) for name, task in self.also_eval}
         plain["betas"] = list(self.betas)
@@ -158,6 +159,11 @@ def check_fit(model: ModelConfig, task: Task) -> None:
     if model.positions != "none" and model.max_length < task.length:
         wanted = f"at least the task's {task.length} positions"
         raise ArgumentError("model.max_length", model.max_length, wanted)
+
+
+def key_of(canonical: str) -> str:
+    """The key of a config written as :attr:`RunConfig.canonical`."""
+    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
 
 def canonical_json(value: Any) -> str:

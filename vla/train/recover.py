@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vla.errors import ArgumentError
+from vla.train.config import key_of
 from vla.train.errors import StoreError
 from vla.train.result import RUNNING, RunRow
 from vla.train.store import Store, connect, row_from, was_queued
@@ -120,7 +121,7 @@ def _whole(values: tuple[Any, ...]) -> RunRow | None:
         row = row_from(*values)
     except (StoreError, ValueError, TypeError, KeyError):
         return None
-    if row.key != row.config.key:
+    if row.key != key_of(row.text):
         return None
     return was_queued(row) if row.status == RUNNING else row
 

@@ -67,6 +67,13 @@ class RunRow:
     preset: str = ""
     budget: str = ""
     owner: str = ""
+    text: str = ""
+    """The config as it was written, whose hash the key is; a later version may write more."""
+
+    @property
+    def source(self) -> str:
+        """The config's text: as stored, or as written now."""
+        return self.text or self.config.canonical
 
     @property
     def state_size(self) -> int | None:

@@ -193,10 +193,9 @@ class Store:
         chosen = [row for row in self.rows(keys=keys) if row.status in statuses]
         with self._write() as db:
             for row in chosen:
-                text = row.config.canonical
                 db.execute(
                     "UPDATE runs SET status = ?, result = '{}', digest = ? WHERE key = ?",
-                    (QUEUED, digest(row.key, text, QUEUED, "{}"), row.key),
+                    (QUEUED, digest(row.key, row.source, QUEUED, "{}"), row.key),
                 )
         return len(chosen)
 
@@ -204,7 +203,7 @@ class Store:
         """Take over a run recorded elsewhere, unless a finished one is here; whether it was new."""
         result = row.result.to_json()
         with self._write() as db:
-            text = row.config.canonical
+            text = row.source
             new = _insert(db, row.key, text, row.status, result)
             if not new:
                 placeholders = ", ".join("?" * len(FINISHED))
@@ -391,6 +390,7 @@ def row_from(key: str, config: str, status: str, result: str, check: str,
         preset=preset,
         budget=budget,
         owner=owner,
+        text=config,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import torch
 
-from vla.errors import require_integer
+from vla.errors import ArgumentError, require_integer
 from vla.train.errors import StoreError
 from vla.train.loop import Trainer, checked_device, new_trainer
 from vla.train.progress import ProgressBar, Silent
@@ -147,7 +147,8 @@ class LocalEngine:
 
     On a GPU ``jobs`` runs share it, each on its own stream; a run whose shape was captured already
     takes over that graph. ``jobs=None`` is one on a CPU and up to 16 on a GPU, fewer if memory is
-    short. Raises :class:`~vla.errors.ArgumentError` for a device that isn't there.
+    short. On a CPU a run uses ``threads`` threads: with one, its numbers don't depend on how many
+    cores there are. Raises :class:`~vla.errors.ArgumentError` for a device that isn't there.
     """
 
     def __init__(
@@ -156,23 +157,30 @@ class LocalEngine:
         *,
         jobs: int | None = None,
         block: int | None = None,
+        threads: int = 1,
         keep: Keep | None = None,
     ) -> None:
         self.device = checked_device(device)
         on_cuda = self.device.type == "cuda"
         self.jobs = jobs if jobs is not None else (CUDA_JOBS if on_cuda else 1)
         self.block = block or (50 if on_cuda else 10)
-        self.keep = keep
+        self.keep, self.threads = keep, threads
         require_integer("jobs", self.jobs, low=1)
+        require_integer("threads", threads, low=1)
+        if self.jobs > 1 and not on_cuda:
+            raise ArgumentError("jobs", jobs, "1 on a CPU", "Start the command twice: both share.")
         require_integer("block", self.block, low=1)
 
     def run(self, todo: Sequence[Wanted], store: Store, bar: ProgressBar) -> None:
         """Do those runs of ``todo`` that nobody holds. See :class:`Engine`."""
         turn = _Turns(self, list(todo), store, bar)
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
         try:
             turn.go()
         finally:
             turn.drop_all()
+            torch.set_num_threads(before)
 
 
 class _Turns:

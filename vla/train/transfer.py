@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vla.errors import ArgumentError
-from vla.train.config import RunConfig
+from vla.train.config import RunConfig, key_of
 from vla.train.result import FINISHED, RunResult, RunRow
 from vla.train.store import Store
 
@@ -70,16 +70,17 @@ def _flat(row: RunRow) -> dict[str, Any]:
     values = {name.replace(".", "_"): row.value(name) for name in PLAIN}
     for split in ("validation", "test"):
         values[f"{split}_accuracy"] = row.result.evaluation.get(split, {}).get("accuracy")
-    return {**values, "config": row.config.canonical, "result": row.result.to_json()}
+    return {**values, "config": row.source, "result": row.result.to_json()}
 
 
 def _row(values: dict[str, Any]) -> RunRow:
-    config = RunConfig.from_json(values["config"])
-    if config.key != values["key"]:
-        raise ArgumentError("runs", values["key"], f"the key of its config, {config.key}")
+    key, text = values["key"], values["config"]
+    if key != key_of(text):
+        raise ArgumentError("runs", key, f"the key of its config, {key_of(text)}")
     return RunRow(
-        key=config.key,
-        config=config,
+        key=key,
+        text=text,
+        config=RunConfig.from_json(text),
         status=values["status"],
         result=RunResult.from_dict(json.loads(values["result"])),
         label=values["label"],
