@@ -12,10 +12,11 @@ import html
 import os
 import re
 import socket
+import subprocess
 import sys
 import threading
 import webbrowser
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,6 +71,24 @@ def main(
         address = "http://{}:{}/".format(*listener.getsockname()[:2])
         _announce(address, browser)
         return _serve(application, listener)
+
+
+@contextlib.contextmanager
+def running(*words: str) -> Iterator[str]:
+    """The address of a laboratory in a process of its own, closed afterwards: for measurements.
+
+    Raises ``RuntimeError`` with what it said if it doesn't open.
+    """
+    command = [sys.executable, "-m", "vla.cli", "lab", "--no-browser", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if " at http" not in line:
+                raise RuntimeError(f"the laboratory did not open: {line}")
+            yield line.split(" at ")[1].split()[0]
+        finally:
+            process.terminate()
 
 
 def load_rules(path: str | Path) -> RuleFile:

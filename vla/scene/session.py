@@ -51,9 +51,10 @@ class Session:
             self._picture(scene)
         except ValueError as error:
             notes.append(_plain(error))
-        self.panel.notes = notes
-        self.panel.answered = serial
-        self._tell()
+        with self.panel.hold_sync():
+            self.panel.notes = notes
+            self.panel.answered = serial
+            self._tell()
 
     def open(self, name: str) -> None:
         """Show a prepared scene from its own step on. Raises ``ValueError`` for an unknown one."""
@@ -62,9 +63,10 @@ class Session:
         scene = PRESETS[name].scene
         self._picture(scene, step=scene.step)
         self._show_lanes()
-        self.panel.values = scene.texts()
-        self.panel.notes = []
-        self._tell()
+        with self.panel.hold_sync():
+            self.panel.values = scene.texts()
+            self.panel.notes = []
+            self._tell()
 
     def load(self, name: str, content: bytes) -> None:
         """Show a trace from a file. A damaged or foreign one becomes a message."""
@@ -113,9 +115,11 @@ class Session:
         self.stepper.lanes = self.scene.visible() if self.scene.hidden else []
 
     def _tell(self) -> None:
+        before = self.panel.preset
         self.panel.preset = self.preset or ""
         self.panel.query = self.scene.to_query()
-        self.changed(self)
+        if self.panel.preset != before:
+            self.changed(self)
 
 
 def _is_view(key: str) -> bool:

@@ -1,0 +1,67 @@
+"""The laboratory's server, as far as it goes without a browser."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from vla import lab, rules
+
+
+def test_every_app_says_its_question() -> None:
+    apps = lab.find_apps()
+    assert [app.path.name for app in apps] == sorted(app.path.name for app in apps)
+    for app in apps:
+        assert app.title
+        assert app.question.endswith("?")
+        assert app.slug == app.slug.lower()
+    assert apps[0].slug == "step"
+
+
+def test_apps_are_found_in_a_wheel_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "vla"
+    package.mkdir()
+    monkeypatch.setattr(lab, "__file__", str(package / "lab.py"))
+    assert lab.apps_folder() == tmp_path / "apps"
+    (package / "_apps").mkdir()
+    assert lab.apps_folder() == package / "_apps"
+
+
+def test_helpers_of_apps_are_no_apps(tmp_path: Path) -> None:
+    (tmp_path / "02_second_one.py").write_text('"""Second: is it?"""')
+    (tmp_path / "_helper.py").write_text("")
+    (tmp_path / "10_bare.py").write_text("x = 1")
+    assert [(app.slug, app.title, app.question) for app in lab.find_apps(tmp_path)] == [
+        ("second-one", "Second", "is it?"),
+        ("bare", "10_bare", ""),
+    ]
+
+
+def test_the_gallery_escapes_words() -> None:
+    page = lab.gallery([lab.App(Path("1_x.py"), "<b>bold</b>", "a & b?")])
+    assert "&lt;b&gt;bold&lt;/b&gt;" in page
+    assert "a &amp; b?" in page
+    assert 'href="x/"' in page
+
+
+def test_it_listens_on_this_machine_only() -> None:
+    with lab.listen() as listener:
+        assert listener.getsockname()[0] == "127.0.0.1"
+        with pytest.raises(ValueError, match="leave --port out"):
+            lab.listen(listener.getsockname()[1])
+
+
+def test_apps_hold_no_mathematics() -> None:
+    for app in lab.find_apps():
+        for node in ast.walk(ast.parse(app.path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                assert not {alias.name for alias in node.names} & {"torch", "numpy"}
+
+
+def test_a_rule_file_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab, "rule_files", [])
+    monkeypatch.setattr(rules, "load_file", lambda _: ["mine"])
+    lab.load_rules(tmp_path / "mine.py")
+    assert lab.rule_files == [lab.RuleFile(tmp_path / "mine.py", ("mine",))]
