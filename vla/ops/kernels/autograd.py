@@ -1,3 +1,4 @@
+# ruff: noqa: ARG001
 """The kernels as differentiable operations: autograd functions, and custom ops for torch.compile.
 
 Eager calls take the autograd functions (little overhead). Under ``torch.compile`` the same forward
@@ -52,7 +53,7 @@ def _outputs(room: Geometry, kept: Memory) -> tuple[Tensor, ...]:
 
 
 @attention_op.register_fake
-def _(q, k, v, u, beta, S0, A0, lambda0, gain, period, eps, step, precision, save):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def _(q, k, v, u, beta, S0, A0, lambda0, gain, period, eps, step, precision, save):  # type: ignore[no-untyped-def]
     rule = Rule(lambda0, gain, period, eps, step, precision)
     _, room, kept = _rooms(q, k, v, rule, save)
     return _outputs(room, kept)
@@ -92,7 +93,7 @@ def _backward(
 def _(  # type: ignore[no-untyped-def]
     q, k, v, u, beta, S0, A0, A, g, z, delta, starts, E, inv, states, do, dS, dA,
     lambda0, gain, period, eps, step, precision,
-):  # fmt: skip  # noqa: ARG001
+):  # fmt: skip
     given = (q, k, v, u, beta, S0, A0)
     return tuple(
         q.new_empty(0) if x is None else torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -184,7 +185,7 @@ def _memory_forward(
 
 
 @memory_op.register_fake
-def _(q, k, v, g, S0, erase, precision):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def _(q, k, v, g, S0, erase, precision):  # type: ignore[no-untyped-def]
     return tuple(launch.new_memory(layout_of(k, v, precision), q, erase))
 
 
@@ -214,7 +215,7 @@ def _memory_backward(
 
 
 @memory_backward_op.register_fake
-def _(q, k, v, g, S0, E, inv, states, do, dS, precision):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def _(q, k, v, g, S0, E, inv, states, do, dS, precision):  # type: ignore[no-untyped-def]
     return tuple(
         q.new_empty(0) if x is None else torch.empty(x.shape, dtype=x.dtype, device=x.device)
         for x in (q, k, v, g, S0)
@@ -264,7 +265,7 @@ def memory(
     erase: bool,
     precision: str,
 ) -> tuple[Tensor, Tensor]:
-    """``S ← S + (v − S k) gᵀ`` (or ``v gᵀ``, with ``erase`` off) and ``o = S q``, and final ``S``."""
+    """``o = S q`` and final ``S`` of ``S ← S + (v − S k) gᵀ`` (``v gᵀ`` with ``erase`` off)."""
     every = (*map(rowwise, (q, k, v, g)), None if S0 is None else S0.contiguous())
     if torch.compiler.is_compiling():
         return memory_op(*every, erase, precision)[:2]

@@ -2,8 +2,6 @@
 
 import os
 
-import torch
-
 from vla.errors import ArgumentError
 from vla.ops.kernels.autograd import attention, memory
 from vla.ops.kernels.launch import Rule
@@ -122,9 +120,9 @@ def _fixed(
 def _require(q: Tensor, v: Tensor) -> None:
     reason = supports(q, v)
     if reason is not None:
-        raise ArgumentError("q", f"{tuple(q.shape)} {q.dtype} on {q.device}", "a call that the kernels support", f"{reason}.")
-
-
-def is_interpreted() -> bool:
-    """Whether the kernels run interpreted on a CPU."""
-    return not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") == "1"
+        raise ArgumentError(
+            "q",
+            f"{tuple(q.shape)} {q.dtype} on {q.device}",
+            "a call that the kernels support",
+            f"{reason}.",
+        )

@@ -1,3 +1,5 @@
+# ruff: noqa: ARG001, SIM108
+# mypy: ignore-errors
 """The A part: write directions from keys, and its adjoint.
 
 Without refresh a sequence is cut into segments. ``M`` at each segment start is a prefix sum of
@@ -101,8 +103,9 @@ def inverse_kernel(
         pivot = tl.sum(tl.where(i == j, row, 0.0), axis=0)
         # With pivot − 1 in place of the pivot one rank-1 update does the whole sweep, except that
         # it leaves 2 too much on the diagonal, which no later step reads.
+        inv = 1.0 / pivot
         row = tl.where(i == j, pivot - 1.0, row)
-        A -= row[:, None] * (row / pivot)[None, :]
+        A -= row[:, None] * (row * inv)[None, :]
     result = (plus + 2.0 * scale) * eye - scale * A
     put_square(Y + (head * n + s) * D * D, result, D)
 
@@ -214,8 +217,9 @@ def adjoint_kernel(
 ):  # fmt: skip
     """``b_t = A_t dα_t``: the forward operator applied to the adjoint of α.
 
-    Stores b (and α, where it is more than ``z/δ``), the gate's gradient through ``g = β α̂``, for the oblique gain the factor of α
-    in ``dk``, with ``SUM`` the segment's total of ``bᵀα + αᵀb``, and ``A`` after each refresh.
+    Stores b (and α, where it is more than ``z/δ``), the gate's gradient through ``g = β α̂``, for
+    the oblique gain the factor of α in ``dk``, with ``SUM`` the segment's total of ``bᵀα + αᵀb``,
+    and ``A`` after each refresh.
     """
     head, s = tl.program_id(0), tl.program_id(1)
     b, h = (head // H).to(tl.int64), (head % H).to(tl.int64)

@@ -1,6 +1,7 @@
 """Allocate and launch: tensors in, tensors out, no autograd here."""
 
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,7 +18,10 @@ from vla.ops.kernels.plan import (
 )
 from vla.typing import Tensor
 
-empty = torch.empty
+
+def empty(*shape: Any, **options: Any) -> Tensor:
+    """``torch.empty``, in one place so that tests can poison it."""
+    return torch.empty(*shape, **options)
 
 
 class Rule(NamedTuple):
@@ -55,8 +59,12 @@ class Layout(NamedTuple):
 
 def layout_of(k: Tensor, v: Tensor, precision: str) -> Layout:
     """The layout of ``k [b, t, h, d]`` and ``v [b, t, h, dv]``."""
-    (b, t, h, d), dv = k.shape, v.shape[-1]
-    policy = precision_for(k.dtype, precision)
+    return _layout(*k.shape, v.shape[-1], k.dtype, precision)
+
+
+@lru_cache(maxsize=256)
+def _layout(b: int, t: int, h: int, d: int, dv: int, dtype: torch.dtype, precision: str) -> Layout:
+    policy = precision_for(dtype, d, precision)
     return Layout(b, t, h, d, dv, policy, tiles_for(b * h, d, dv, policy))
 
 
@@ -145,7 +153,7 @@ class Geometry(NamedTuple):
 def new_geometry(lay: Layout, rule: Rule, like: Tensor, save: bool) -> Geometry:
     """Room for the results of the A part."""
     b, t, h, d = lay.b, lay.t, lay.h, lay.d
-    single = {"dtype": torch.float32, "device": like.device}
+    single: dict[str, Any] = {"dtype": torch.float32, "device": like.device}
     n = cut_of(lay, rule).segments
     return Geometry(
         g=empty(b, t, h, d, dtype=lay.precision.store, device=like.device),
@@ -225,8 +233,8 @@ def write_directions_backward(
     du = None if u is None else empty(u.shape, dtype=u.dtype, device=u.device)
     dbeta = None if beta is None else empty(beta.shape, dtype=beta.dtype, device=k.device)
     geometry.reverse_kernel[(lay.heads, cuts.segments)](
-        k, x, k if beta is None else beta, alpha, saved.z, saved.delta, adj, factor, dk, dk if du is None else du,
-        dgate, k if start is None else start, across, R_begin, dk_out,
+        k, x, k if beta is None else beta, alpha, saved.z, saved.delta, adj, factor, dk,
+        dk if du is None else du, dgate, k if start is None else start, across, R_begin, dk_out,
         dk if dbeta is None else dbeta,
         *strides(k), *strides(x), *strides(beta),
         lay.t, lay.h, back.segments, back.first, back.chunks, back.per_segment, back.refreshes,
@@ -253,7 +261,7 @@ def _adjoint(
     dg: Tensor,
 ) -> tuple[Tensor, ...]:
     b, t, h, d = lay.b, lay.t, lay.h, lay.d
-    single = {"dtype": torch.float32, "device": k.device}
+    single: dict[str, Any] = {"dtype": torch.float32, "device": k.device}
     alpha = empty((b, t, h, d) if u is not None else 1, **single)
     adj = empty(b, t, h, d, **single)
     oblique, several = rule.gain == "oblique", cuts.segments > 1
@@ -298,7 +306,7 @@ class Memory(NamedTuple):
 def new_memory(lay: Layout, like: Tensor, erase: bool) -> Memory:
     """Room for the results of the S part."""
     b, t, h, d, dv = lay.b, lay.t, lay.h, lay.d, lay.dv
-    store = {"dtype": lay.precision.store, "device": like.device}
+    store: dict[str, Any] = {"dtype": lay.precision.store, "device": like.device}
     return Memory(
         o=empty(b, t, h, dv, dtype=like.dtype, device=like.device),
         S=empty(b, h, dv, d, dtype=torch.float32, device=like.device),
@@ -363,8 +371,8 @@ def remember_backward(
     erase = saved.E.numel() > 0
     tiles, prec = lay.tiles, lay.precision.memory
     b, t, h, d, dv = lay.b, lay.t, lay.h, lay.d, lay.dv
-    store = {"dtype": lay.precision.store, "device": q.device}
-    single = {"dtype": torch.float32, "device": q.device}
+    store: dict[str, Any] = {"dtype": lay.precision.store, "device": q.device}
+    single: dict[str, Any] = {"dtype": torch.float32, "device": q.device}
     do = do.contiguous()
     ga = empty(b, t, h, d, **store) if erase else g
     x = empty(b, t, h, dv, **store)

@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """The S part: ``S ← S + (v − S k) gᵀ`` and its adjoint, in chunks.
 
 The same kernels run VLA (``g = β α̂``), the delta rule (``g = β k``) and, with ``ERASE`` off, linear
@@ -85,7 +86,7 @@ def state_kernel(
         e = block(V, t, sv_t, valid, col, DV, C, BV)
         if ERASE:
             w = rows(W, t, H * D, valid, C, D)
-            e = mm_add(w, -S, e.to(tl.float32), PREC)
+            e = e.to(tl.float32) - mm(w, S, PREC)
             put_block(E, e, t, H * DV, valid, col, DV, C, BV)
         S = mm_add(tl.trans(g), e, S, PREC)
     tl.store(S_end + outward, S, mask=mask)
@@ -93,7 +94,7 @@ def state_kernel(
 
 @triton.jit
 def output_kernel(
-    Q, G, E, States, O,
+    Q, G, E, States, Out,
     sq_b, sq_t, sq_h, sg_b, sg_t, sg_h, se_b, se_t, se_h,
     T, H, DV, chunks,
     D: tl.constexpr, C: tl.constexpr, BV: tl.constexpr, PREC: tl.constexpr,
@@ -104,7 +105,7 @@ def output_kernel(
     Q += b * sq_b + h * sq_h
     G += b * sg_b + h * sg_h
     E += b * se_b + h * se_h
-    O += (b * T * H + h) * DV
+    Out += (b * T * H + h) * DV
     t = c * C
     valid = T - t
     r = tl.arange(0, C)
@@ -114,7 +115,7 @@ def output_kernel(
     e = block(E, t, se_t, valid, part * BV, DV, C, BV)
     S = block(States + (head.to(tl.int64) * chunks + c) * D * DV, 0, DV, D, part * BV, DV, D, BV)
     o = mm_add(qg, e, mm(q, S, PREC), PREC)
-    put_block(O, o, t, H * DV, valid, part * BV, DV, C, BV)
+    put_block(Out, o, t, H * DV, valid, part * BV, DV, C, BV)
 
 
 @triton.jit
@@ -190,12 +191,12 @@ def back_state_kernel(
         ga = rows(GA, t, sg_t, valid, C, D)
         do = block(dO, t, H * DV, valid, col, DV, C, BV)
         x = block(X, t, H * DV, valid, col, DV, C, BV).to(tl.float32)
-        x = mm_add(ga, dS, x, PREC)
+        x += mm(ga, dS, PREC)
         put_block(dV, x, t, H * DV, valid, col, DV, C, BV)
         dS = mm_add(tl.trans(q), do, dS, PREC)
         if ERASE:
             k = rows(K, t, sk_t, valid, C, D)
-            dS = mm_add(tl.trans(k), -x, dS, PREC)
+            dS -= mm(tl.trans(k), x, PREC)
     tl.store(dS0 + outward, dS, mask=mask)
 
 

@@ -1,5 +1,6 @@
 """How a call is cut: chunks, segments, tiles, warps and precisions. Pure integers, no tensors."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -25,18 +26,19 @@ class Precision(NamedTuple):
     store: torch.dtype
 
 
-def precision_for(dtype: torch.dtype, precision: str) -> Precision:
+def precision_for(dtype: torch.dtype, d: int, precision: str) -> Precision:
     """The policy of README.md. ``auto``: bfloat16 products for bfloat16 input, else float32-like.
 
-    ``A`` is a difference of nearly equal terms, so the A part never runs below 3×tf32.
+    ``A`` is a difference of nearly equal terms, so the A part never runs below 3×tf32. Heads 16
+    wide average few rounding errors, so they take tf32 where wider ones take bfloat16.
     """
     require_choice("precision", precision, PRECISIONS)
-    if precision == "auto" and dtype == torch.bfloat16:
-        return Precision("bf16", "tf32x3", "tf32", torch.bfloat16)
+    if precision == "auto" and dtype == torch.bfloat16 and d > 16:
+        return Precision("bf16", "tf32x3 chained", "tf32", torch.bfloat16)
     if precision == "auto":
         precision = "tf32x3" if dtype == torch.float32 else "tf32"
     if precision == "tf32":
-        return Precision("tf32", "tf32x3", "tf32", torch.float32)
+        return Precision("tf32", "tf32x3", "tf32x3", torch.float32)
     return Precision(precision, precision, precision, torch.float32)
 
 
@@ -72,6 +74,7 @@ class Cut(NamedTuple):
         )
 
 
+@lru_cache(maxsize=256)
 def cut(heads: int, tokens: int, *, tile: int, period: int, step: int) -> Cut:
     """Chunks of at most ``tile`` tokens; ``heads`` is batch times heads."""
     if period:
@@ -128,10 +131,10 @@ def tiles_for(heads: int, d: int, dv: int, precision: Precision) -> Tiles:
     few = heads * cdiv(padded, 32) < 128
     return Tiles(
         geometry=16,
-        forward_warps={16: 1, 32: 1, 64: 2, 128: 8}[d],
+        forward_warps={16: 1, 32: 1, 64: 1 if half else 2, 128: 8}[d],
         forward_stages=1,
         forward_registers=None,
-        adjoint_warps={16: 1, 32: 2, 64: 4, 128: 8}[d],
+        adjoint_warps={16: 1, 32: 1, 64: 2, 128: 8}[d],
         reverse=32,
         reverse_warps={16: 2, 32: 2, 64: 4, 128: 8}[d],
         memory=64 if half or max(d, dv) <= 32 else 32,
