@@ -7,9 +7,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from vla.rules import RULES, Rule, State, Token, make, names, register, transition
 from vla.rules.vla import VLA
+from vla.tokens import STREAMS as ALL_STREAMS
 from vla.tokens import from_pairs, make_stream
 from vla.trace import describe, record
 
@@ -319,7 +322,49 @@ def test_long_streams_keep_matrices_within_the_bound_and_the_same_numbers():
     assert sum(x.nbytes for x in matrices if x is not None) <= bound
 
 
+def test_a_stream_that_only_asks_is_recorded():
+    stream = from_pairs(torch.eye(3), torch.eye(3))
+    asks = dataclasses.replace(stream, writes=torch.zeros(3, dtype=torch.bool))
+    trace = record([*names(), VLA.as_run()], asks)
+    assert len(trace.pairs) == 0
+    for lane in trace.lanes:
+        assert lane.correct.tolist() == [-1] * 4
+        assert np.isnan(lane.recall_mean).all()
+        assert float(np.abs(lane.read).max()) == 0
+
+
+def test_a_zero_key_and_a_zero_value_are_recorded():
+    k, v = torch.eye(4, dtype=torch.float64), torch.eye(4, dtype=torch.float64)
+    k[1], v[2] = 0, 0
+    lane = record("vla", from_pairs(k, v)).lane("vla")
+    assert np.isnan(lane.cosine[2])
+    assert lane.norm_dS[2] == 0
+    assert np.isfinite(lane.recall[4]).all()
+
+
+@settings(deadline=None, max_examples=10)
+@given(data=st.data(), kind=st.sampled_from([x for x in ALL_STREAMS if x != "words"]))
+def test_any_small_stream_is_recorded_and_the_two_spectra_agree(data, kind):
+    knobs = {x: data.draw(st.integers(1, 5), label=x) for x in ("n", "d", "d_v")}
+    gate = data.draw(st.sampled_from(("none", "random")))
+    knobs["d"] += knobs["n"] + 1
+    trace = record([*names(), VLA(gain="oblique")], make_stream(kind, gate=gate, **knobs))
+    for lane in trace.lanes:
+        assert np.allclose(lane.spectral_svd[1:], lane.spectral_closed[1:], rtol=1e-6)
+        assert np.isfinite(lane.norm_S).all()
+        assert np.isfinite(lane.recall[-1]).all()
+
+
+@pytest.mark.parametrize("d_v", [1, 3])
+def test_width_one_is_recorded(d_v):
+    trace = record(LANES, make_stream("gaussian", n=3, d=1, d_v=d_v))
+    for lane in trace.lanes:
+        assert np.allclose(lane.spectral_svd[1:], lane.spectral_closed[1:], atol=1e-12)
+
+
 def test_chosen_steps_are_kept():
+    numbers = np.array([3, 5])
+    assert record("vla", STREAMS["words"], keep=numbers).lanes[0].kept.tolist() == [0, 3, 5, 7]
     lane = record("vla", STREAMS["words"], keep=[3, 5]).lane("vla")
     assert lane.kept.tolist() == [0, 3, 5, 7]
     assert len(record("vla", STREAMS["words"], keep=3).lane("vla").kept) == 3

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -34,7 +35,7 @@ def record(
     rules: Rules,
     stream: Stream,
     *,
-    keep: int | Sequence[int] | None = None,
+    keep: int | Iterable[SupportsIndex] | None = None,
     dtype: torch.dtype = torch.float64,
     tolerance: float = 1e-6,
     max_bytes: int = 256 * 2**20,
@@ -340,6 +341,8 @@ def _nearest_is_right(clock: _Clock, read: Array, correct: Array) -> Array:
     column = np.full(clock.n, -1)
     column[clock.pairs.numpy()] = np.arange(len(values))
     judged = clock.judged()
+    if not len(judged):
+        return correct
     for steps in np.array_split(judged, 1 + len(judged) // 128):
         answers = torch.from_numpy(read[steps])
         scores = (answers @ values.mT).where(torch.from_numpy(clock.live_at(steps)), -torch.inf)
@@ -371,7 +374,11 @@ def _overwritten_at(stream: Stream, pairs: Tensor) -> Array:
 
 
 def _kept_steps(
-    stream: Stream, lanes: int, pairs: int, keep: int | Sequence[int] | None, max_bytes: int
+    stream: Stream,
+    lanes: int,
+    pairs: int,
+    keep: int | Iterable[SupportsIndex] | None,
+    max_bytes: int,
 ) -> Array:
     last = len(stream)
     each = 8 * lanes * (stream.d * stream.d_v + 2 * stream.d**2 + pairs)
@@ -393,9 +400,10 @@ def _spaced(last: int, count: int) -> Array:
     return np.unique(np.linspace(0, last, count).round().astype(np.int64))
 
 
-def _step(step: int, last: int) -> int:
-    require_integer("keep", step, low=0, high=last)
-    return step
+def _step(step: SupportsIndex, last: int) -> int:
+    number = operator.index(step)
+    require_integer("keep", number, low=0, high=last)
+    return number
 
 
 def _require_cache_fits(lanes: Mapping[str, Rule], stream: Stream) -> None:
