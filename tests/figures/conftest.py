@@ -53,7 +53,7 @@ def one_step() -> Trace:
 @pytest.fixture(scope="session")
 def long() -> Trace:
     """A stream whose matrices are kept at few steps."""
-    stream = make_stream("gaussian", n=3_000, d=4, d_v=4, queries=0)
+    stream = make_stream("gaussian", n=2_050, d=4, d_v=4, queries=0)
     return record([plain_linear(), "rls"], stream, keep=7)
 
 

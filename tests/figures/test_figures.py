@@ -28,8 +28,10 @@ def named(figure: go.Figure, name: str) -> list:
     return [t for t in figure.data if t.name == name or t.legendgroup == name]
 
 
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("which", TRACES)
+CASES = [*((which, "light") for which in TRACES), ("overwritten", "dark")]
+
+
+@pytest.mark.parametrize(("which", "theme"), CASES)
 @pytest.mark.parametrize("figure", [*OVER_TIME, *AT_STEP])
 def test_every_figure_draws_every_trace(figure, which, theme, request) -> None:
     trace = request.getfixturevalue(which)
@@ -55,7 +57,7 @@ def test_norms_are_the_traces(trace) -> None:
 def test_long_curves_are_thinned_but_keep_their_ends(long) -> None:
     curve = figures.norms(long).data[0]
     assert len(curve.x) == 2_000
-    assert (curve.x[0], curve.x[-1]) == (0, 3_000)
+    assert (curve.x[0], curve.x[-1]) == (0, 2_050)
     assert curve.y[-1] == long.lanes[0].norm_S[-1]
 
 
@@ -74,6 +76,8 @@ def test_ridge_marks_the_first_step_apart(trace) -> None:
     marked = {x for t in drawn.data if t.marker.symbol == "x" for x in t.x}
     assert marked == {lane.parts_at for lane in trace.lanes if lane.parts_at is not None}
     assert "exact RLS never parts" in figures.alt(drawn)
+    (label,) = (a for a in drawn.layout.annotations if a.text.startswith("tolerance"))
+    assert label.y == pytest.approx(np.log10(trace.tolerance))
 
 
 def test_matrices_share_a_scale_centred_at_zero(trace) -> None:

@@ -40,7 +40,7 @@ def norms(trace: Trace, *, theme_name: str = "light") -> go.Figure:
     figure.update_yaxes(rangemode="tozero")
     ends = _last_values(trace, ("norm_S", "recall_mean"))
     return finish(
-        figure, look, title="Size of the memory and what it still recalls",
+        figure, look, title="Size of the memory, and what it recalls",
         height=160 * len(panels) + 160,
         alt=f"Curves over {len(trace) - 1} tokens. ‖S‖ and mean recall error at the end: {ends}.",
     )  # fmt: skip
@@ -58,10 +58,11 @@ def ridge(trace: Trace, *, theme_name: str = "light") -> go.Figure:
         figure.add_trace(_curve(np.maximum(lane.ridge_distance, 1e-17), pen, legend=True))
     for at in sorted({lane.parts_at for lane in trace.lanes if lane.parts_at is not None}):
         _mark_parting(figure, [lane for lane in trace.lanes if lane.parts_at == at], at, look)
-    figure.add_hline(
-        y=trace.tolerance, line={"color": look.muted, "width": 1, "dash": "dot"},
-        annotation={"text": f"tolerance {three(trace.tolerance)}", "font": {"color": look.muted}},
-        annotation_position="top right",
+    figure.add_hline(y=trace.tolerance, line={"color": look.muted, "width": 1, "dash": "dot"})
+    # On a logarithmic axis an annotation stands at the exponent, while a line stands at the value.
+    figure.add_annotation(
+        x=1, xref="x domain", xanchor="right", y=math.log10(trace.tolerance), yanchor="bottom",
+        text=f"tolerance {three(trace.tolerance)}", showarrow=False, font={"color": look.muted},
     )  # fmt: skip
     figure.update_xaxes(title_text="step", range=_span(trace))
     figure.update_yaxes(range=[-17.5, _top(trace)])
@@ -99,7 +100,7 @@ def spectral(trace: Trace, *, theme_name: str = "light") -> go.Figure:
     figure.update_yaxes(title_text="‖J₁ J₂ ⋯ Jₜ‖", rangemode="tozero", row=1, col=2)
     largest = "; ".join(f"{lane.title} {three(_most(lane.spectral_svd))}" for lane in trace.lanes)
     return finish(
-        figure, look, title="How much a write can stretch the old memory",
+        figure, look, title="How much a write stretches the old memory",
         alt=f"Largest spectral norm of a single step: {largest}. Proposition 2 states 1.",
     )  # fmt: skip
 
@@ -137,7 +138,7 @@ def _curve(values: Float[Array, "n"], pen: Pen, *, legend: bool) -> go.Scatter:
 def _mark_parting(figure: go.Figure, lanes: Sequence[Lane], at: int, look: Theme) -> None:
     """A cross at the step where these lanes part, with one label for all of them."""
     heights = [float(lane.ridge_distance[at]) for lane in lanes]
-    text = ", ".join(lane.title for lane in lanes) + f": apart from step {at}"
+    text = "<br>".join([f"apart from step {at}:", *(lane.title for lane in lanes)])
     figure.add_trace(
         go.Scatter(
             x=[at] * len(lanes), y=heights, mode="markers", showlegend=False, hovertext=text,
@@ -145,8 +146,8 @@ def _mark_parting(figure: go.Figure, lanes: Sequence[Lane], at: int, look: Theme
         )
     )  # fmt: skip
     figure.add_annotation(
-        x=at, y=math.log10(max(heights)), text=text, xanchor="left", yanchor="bottom",
-        showarrow=False, font={"color": look.ink}, bgcolor=look.paper, yshift=12, xshift=-6,
+        x=at, y=math.log10(min(heights)), text=text, align="left", xanchor="left", yanchor="top",
+        showarrow=False, font={"color": look.ink}, yshift=-4, xshift=8,
     )  # fmt: skip
 
 
@@ -175,9 +176,9 @@ def _span(trace: Trace) -> list[float]:
 
 
 def _top(trace: Trace) -> float:
-    """Upper end of a logarithmic axis that leaves room for a label over the highest point."""
+    """Upper end of the logarithmic axis."""
     highest = [_most(lane.ridge_distance) for lane in trace.lanes]
-    return math.log10(max([trace.tolerance, *(h for h in highest if math.isfinite(h))])) + 2
+    return math.log10(max([trace.tolerance, *(h for h in highest if math.isfinite(h))])) + 1
 
 
 def _most(values: Float[Array, "n"]) -> float:

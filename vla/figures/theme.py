@@ -68,9 +68,10 @@ def template(look: Theme) -> go.layout.Template:
     layout = go.Layout(
         paper_bgcolor=look.paper, plot_bgcolor=look.paper,
         font={"family": FONT, "size": 13, "color": look.ink},
-        title={"x": 0, "xref": "paper", "y": 1, "yanchor": "bottom", "yref": "paper",
-               "pad": {"b": 52}, "font": {"size": 16}},
-        legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 13}},
+        title={"x": 0, "xref": "container", "y": 1, "yref": "container", "yanchor": "top",
+               "pad": {"l": 16, "t": 14}, "font": {"size": 16}},
+        legend={"orientation": "h", "x": 0, "yref": "container", "yanchor": "top",
+                "font": {"size": 13}},
         hoverlabel={"font": {"family": FONT, "size": 13}}, hovermode="closest",
         xaxis=axis, yaxis=axis, margin={"l": 64, "r": 24, "t": 92, "b": 52},
     )  # fmt: skip
@@ -80,10 +81,14 @@ def template(look: Theme) -> go.layout.Template:
 def finish(
     figure: go.Figure, look: Theme, *, title: str, alt: str, height: int = 420, **layout: Any
 ) -> go.Figure:
-    """Dress a figure: template, title, height, and the text that stands in for the picture."""
+    """Dress a figure: template, title, height, and the text that stands in for the picture.
+
+    The legend hangs under the title and pushes the plot down where it wraps, on a phone.
+    """
     return figure.update_layout(
-        template=template(look), title_text=title, height=height, meta={"alt": alt}, **layout
-    )
+        template=template(look), title_text=title, height=height, meta={"alt": alt},
+        legend_y=1 - 42 / height, **layout,
+    )  # fmt: skip
 
 
 def alt(figure: go.Figure) -> str:

@@ -40,7 +40,7 @@ def whitening(grid: OverlapGrid, *, theme_name: str = "light") -> go.Figure:
     figure.update_xaxes(title_text="ρ, cosine between the two keys", range=[0, 1.02])
     figure.update_yaxes(title_text="α̂·k₁, overlap with the first key", range=[-0.03, 1.0])
     return finish(
-        figure, look, title="How far the second write still points at the first key",
+        figure, look, title="Overlap of the second write with the first key",
         alt=_overlap_words(grid),
     )  # fmt: skip
 
