@@ -21,9 +21,9 @@ with app.setup:
 @app.cell
 def _():
     session = Session(mo.query_params().to_dict())
-    get_preset, set_preset = mo.state(session.preset)
-    session.changed = lambda changed: set_preset(changed.preset)
-    return get_preset, session
+    get_story, set_story = mo.state(session.story)
+    session.changed = lambda changed: set_story(changed.story)
+    return get_story, session
 
 
 @app.cell
@@ -62,29 +62,24 @@ def _(picture, session):
 
 
 @app.cell
-def _(get_preset):
-    preset = PRESETS.get(get_preset())
-    question = preset.question if preset else "Your own scene: what does the next token do?"
-    seen = preset.seen if preset else "Turn any knob: place and seed stay."
-    mo.Html(
-        f'<header class="words"><h1>{escape(question)}</h1><p>{escape(seen)} '
-        "<b>Press the space bar</b> to play, an arrow key to step.</p></header>"
+def _(get_story):
+    _name, _at_end = get_story()
+    _preset = PRESETS.get(_name)
+    _question = _preset.question if _preset else "Your own scene: what does the next token do?"
+    _seen = _preset.seen if _preset else "Turn any knob: place and seed stay."
+    _answer = _preset.answer if _preset else "The last token. Turn a knob and compare."
+    _says = (
+        f"<b>Answer.</b> {escape(_answer)}"
+        if _at_end
+        else f"{escape(_seen)} <b>Press the space bar</b> to play, an arrow key to step."
     )
-    return (preset,)
+    mo.Html(f'<header class="words"><h1>{escape(_question)}</h1><p>{_says}</p></header>')
+    return
 
 
 @app.cell
 def _(left, right):
     mo.Html(f'<div class="bench"><aside>{left}</aside><main>{right}</main></div>')
-    return
-
-
-@app.cell
-def _(preset):
-    answer = preset.answer if preset else "Nobody has written one down for this scene: step it."
-    mo.Html(
-        f'<details class="answer"><summary>The answer</summary><p>{escape(answer)}</p></details>'
-    )
     return
 
 

@@ -85,7 +85,7 @@ def test_a_missing_dependency_is_told(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    assert_told(capsys, ["lab", "--no-browser"], name, "-m pip install 'vla[lab]'")
+    assert_told(capsys, ["lab", "--no-browser"], name, f"-m pip install -e '{ROOT}[lab]'")
 
 
 @pytest.mark.parametrize(

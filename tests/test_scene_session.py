@@ -62,15 +62,17 @@ def test_what_fails_leaves_the_picture(change: dict[str, str], says: str) -> Non
 
 def test_presets_bring_their_own_place() -> None:
     visit = Session({})
-    seen = []
-    visit.changed = lambda changed: seen.append(changed.preset)
+    seen: list[object] = []
+    visit.changed = lambda changed: seen.append(changed.story)
     visit.obey("open:twins")
     assert visit.scene == PRESETS["twins"].scene
     assert visit.stepper.step == 0
     assert visit.panel.values == visit.scene.texts()
     visit.choose({**visit.panel.values, "seed": "8"}, serial=1)
     visit.walked(2, [])
-    assert seen == ["twins", None]
+    visit.walked(4, [])
+    visit.walked(1, [])
+    assert seen == [("twins", False), (None, False), (None, True), (None, False)]
     with pytest.raises(ValueError, match="one of overwrite"):
         visit.open("nobody")
 

@@ -209,7 +209,9 @@ def _serve(application: Any, listener: socket.socket) -> int:
 
 def _missing(error: ImportError) -> str:
     name = (error.name or "a package").split(".")[0]
-    install = f"{sys.executable} -m pip install 'vla[lab]'"
+    root = Path(__file__).resolve().parent.parent
+    what = f"-e '{root}[lab]'" if (root / "pyproject.toml").is_file() else "'vla[lab]'"
+    install = f"{sys.executable} -m pip install {what}"
     return f"{name} is needed and isn't installed. Run: {install}"
 
 

@@ -25,6 +25,7 @@ class Session:
     def __init__(self, query: Mapping[str, Any]) -> None:
         self.scene, notes = Scene.from_query(query)
         self.changed: Callable[[Session], object] = id
+        self._told: tuple[str | None, bool] | None = None
         trace = self.scene.trace()
         self.stepper = Stepper(trace, step=min(self.scene.step, len(trace) - 1))
         self._show_lanes()
@@ -35,6 +36,16 @@ class Session:
     def preset(self) -> str | None:
         """The prepared scene that is on show, if it is one."""
         return None if self.panel.source else preset_of(self.scene)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the last step is on show, so that the question has its answer."""
+        return self.scene.step >= len(self.stepper.trace) - 1
+
+    @property
+    def story(self) -> tuple[str | None, bool]:
+        """What the page's words depend on: the prepared scene, and whether it has been stepped."""
+        return self.preset, self.at_end
 
     def react(self, told: Mapping[str, Any]) -> None:
         """Take what the person did to the controls: the traits of the panel, as they stand."""
@@ -115,10 +126,10 @@ class Session:
         self.stepper.lanes = self.scene.visible() if self.scene.hidden else []
 
     def _tell(self) -> None:
-        before = self.panel.preset
         self.panel.preset = self.preset or ""
         self.panel.query = self.scene.to_query()
-        if self.panel.preset != before:
+        if self.story != self._told:
+            self._told = self.story
             self.changed(self)
 
 
