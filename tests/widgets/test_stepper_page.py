@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from vla.figures.theme import LIGHT, three
-from vla.trace import Lane, Trace, describe
+from vla.tokens import from_pairs, make_stream
+from vla.trace import Lane, Trace, describe, record
 from vla.widgets import lane_ids, to_html
 from vla.widgets.pack import NUMBERS, blob
 
@@ -179,6 +181,7 @@ def test_play_pauses_ends_and_starts_again(visit: Visit, words: Trace) -> None:
     assert step_of(page) == stopped < len(words) - 1
     speed.select_option("32")
     play.click()
+    settle(page)
     page.locator("[data-testid=stepper][data-playing=false]").wait_for()
     assert step_of(page) == len(words) - 1
     assert play.bounding_box() == before
@@ -279,6 +282,25 @@ def test_hovering_a_token_lights_its_pair_and_curve_points(visit: Visit, words: 
     page.mouse.move(curve["x"] + 43, curve["y"] + 40)
     settle(page)
     assert page.locator("[data-testid=token].lit").get_attribute("data-token") == "-1"
+
+
+def test_a_token_whose_key_is_an_axis_lights_its_row_and_column(visit: Visit) -> None:
+    keys = torch.eye(6, dtype=torch.float64)
+    trace = record("vla", from_pairs(keys, keys.flip(0)))
+    page = visit(trace, step=6)
+    page.locator("[data-testid=token][data-token='2']").hover()
+    settle(page)
+    edge = """([kind, x, y]) => {
+        const heats = document.querySelector(".vla-stepper").stepper.rows[0].heats;
+        const {box, canvas} = heats.find((heat) => heat.kind.key === kind);
+        const at = (start, cells) => Math.round(start + cells * box.cell);
+        const ctx = canvas.getContext("2d");
+        return [...ctx.getImageData(at(box.x, x), at(box.y, y), 1, 1).data].slice(0, 3);
+    }"""
+    amber = [0xE6, 0x9F, 0x00]
+    for kind, across, down in (("S", True, False), ("dS", True, False), ("A", True, True)):
+        assert (page.evaluate(edge, [kind, 2, 4.5]) == amber) == across
+        assert (page.evaluate(edge, [kind, 4.5, 2]) == amber) == down
 
 
 def test_a_click_on_a_curve_jumps_and_its_values_are_the_traces(visit: Visit, words: Trace) -> None:
@@ -444,9 +466,6 @@ def test_text_stands_in_for_every_canvas(visit: Visit, words: Trace) -> None:
 
 
 def test_a_new_trace_keeps_step_focus_and_layout(visit: Visit, words: Trace, four: Trace) -> None:
-    from vla.tokens import make_stream
-    from vla.trace import record
-
     page = visit(words, step=4)
     page.locator("[data-testid=token][data-token='3']").focus()
     before = page.get_by_test_id("play").bounding_box()
@@ -483,6 +502,11 @@ def test_long_streams_are_paged_and_say_which_matrices_are_shown(visit: Visit, l
     value = float(page.get_by_test_id("tip").get_attribute("data-value"))
     row = int(np.flatnonzero(kept == at)[0])
     assert value == pytest.approx(long.lanes[0].S[row, 1, 2], abs=1e-6)
+    page.mouse.move(*cell_at(page, 0, "dS", 1, 2))
+    settle(page)
+    write = long.lanes[0].error[at, 1] * long.lanes[0].gain[at, 2]
+    shown = float(page.get_by_test_id("tip").get_attribute("data-value"))
+    assert shown == pytest.approx(np.nan_to_num(write), abs=1e-6)
     root(page).focus()
     page.keyboard.press("End")
     settle(page)

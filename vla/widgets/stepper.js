@@ -7,10 +7,25 @@ const STRIP = 10; // room below and beside a matrix for its vectors
 const REST = 250; // milliseconds of quiet before the slow parts (read-aloud text, tables) are redone
 const SPEEDS = [0.5, 1, 2, 4, 8, 16, 32];
 const KINDS = [
-  { key: "M", name: "penalty", words: "M = λ0 I + Σ u uᵀ: which directions were used so far", scale: "M" },
+  {
+    key: "M",
+    name: "penalty",
+    words: "M = λ0 I + Σ u uᵀ: which directions were used so far",
+    scale: "M",
+  },
   { key: "A", name: "inverse", words: "A = M⁻¹: large where there is still room", scale: "A" },
-  { key: "S", name: "memory", words: "S: a read is S q; below it the key, beside it the value", scale: "S" },
-  { key: "dS", name: "write", words: "ΔS: what this step changed; below it the write direction, beside it the residual", scale: "S" },
+  {
+    key: "S",
+    name: "memory",
+    words: "S: a read is S q; below it the key, beside it the value",
+    scale: "S",
+  },
+  {
+    key: "dS",
+    name: "write",
+    words: "ΔS: what this step changed; below it the write direction, beside it the residual",
+    scale: "S",
+  },
 ];
 
 // Formats.
@@ -64,7 +79,11 @@ function icon(path) {
 }
 
 function swatch(lane) {
-  const node = h("span", { class: "swatch", data: { dash: String(lane.dash) }, "aria-hidden": "true" });
+  const node = h("span", {
+    class: "swatch",
+    data: { dash: String(lane.dash) },
+    "aria-hidden": "true",
+  });
   node.style.setProperty("--lane", lane.shade);
   return node;
 }
@@ -72,9 +91,10 @@ function swatch(lane) {
 // Data.
 
 export function decode(data) {
-  const bytes = data instanceof ArrayBuffer
-    ? new Uint8Array(data)
-    : new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+  const bytes =
+    data instanceof ArrayBuffer
+      ? new Uint8Array(data)
+      : new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
   const length = new DataView(bytes.buffer, bytes.byteOffset, 4).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
   return new Trace(header, bytes.slice(4 + length).buffer);
@@ -84,7 +104,11 @@ class Trace {
   constructor(header, buffer) {
     Object.assign(this, header);
     this.lanes = header.lanes.map((lane) => new Lane(lane, buffer));
-    this.signature = JSON.stringify([this.d, this.dv, this.lanes.map((lane) => [lane.id, lane.title, lane.equation, lane.dash])]);
+    this.signature = JSON.stringify([
+      this.d,
+      this.dv,
+      this.lanes.map((lane) => [lane.id, lane.title, lane.equation, lane.dash, lane.settings]),
+    ]);
     this.pairOfToken = new Map(this.pairs.map((token, pair) => [token, pair]));
   }
 
@@ -172,7 +196,8 @@ class Lane {
     if (!place) return null;
     const [rows, columns] = place.shape.slice(1);
     const values = this.array(kind);
-    if (!place.triangle) return values.subarray(frame * rows * columns, (frame + 1) * rows * columns);
+    if (!place.triangle)
+      return values.subarray(frame * rows * columns, (frame + 1) * rows * columns);
     return mirror(values, frame, rows);
   }
 
@@ -181,7 +206,8 @@ class Lane {
     const now = this.stored("S", frame);
     if (!now) return null;
     if (frame === 0) return new Float32Array(now.length);
-    if (this.kept[frame - 1] !== this.kept[frame] - 1) return product(this.vector("error", frame), this.vector("gain", frame));
+    if (this.kept[frame - 1] !== this.kept[frame] - 1)
+      return product(this.vector("error", frame), this.vector("gain", frame));
     const before = this.stored("S", frame - 1);
     return now.map((value, i) => value - before[i]);
   }
@@ -202,7 +228,8 @@ function mirror(values, frame, n) {
 function product(column, row) {
   const full = new Float32Array(column.length * row.length);
   for (let i = 0; i < column.length; i++) {
-    for (let j = 0; j < row.length; j++) full[i * row.length + j] = (column[i] || 0) * (row[j] || 0);
+    for (let j = 0; j < row.length; j++)
+      full[i * row.length + j] = (column[i] || 0) * (row[j] || 0);
   }
   return full;
 }
@@ -214,7 +241,9 @@ function rgb(hex) {
 }
 
 function luminance(colour) {
-  const [r, g, b] = colour.map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+  const [r, g, b] = colour.map((c) =>
+    c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4,
+  );
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
@@ -237,7 +266,13 @@ function readable(hex, paper) {
 
 // Stands in until the host has attached the style sheet.
 const UNSTYLED = {
-  paper: "#ffffff", ink: "#000000", muted: "#555555", grid: "#dddddd", line: "#888888", lit: "#ffffcc", now: "#000000",
+  paper: "#ffffff",
+  ink: "#000000",
+  muted: "#555555",
+  grid: "#dddddd",
+  line: "#888888",
+  lit: "#ffffcc",
+  now: "#000000",
   diverging: "#053b66 #f5f5f5 #7f2e00",
 };
 
@@ -247,7 +282,8 @@ class Look {
     const style = getComputedStyle(root);
     const token = (name) => style.getPropertyValue(`--${name}`).trim() || UNSTYLED[name];
     this.styled = style.getPropertyValue("--paper") !== "";
-    for (const name of ["paper", "ink", "muted", "grid", "line", "lit", "now"]) this[name] = token(name);
+    for (const name of ["paper", "ink", "muted", "grid", "line", "lit", "now"])
+      this[name] = token(name);
     this.font = style.fontFamily;
     this.stops = token("diverging").split(/\s+/).map(rgb);
     this.table = this.ramp(256);
@@ -304,7 +340,12 @@ function image(rows, columns) {
   if (!scratch.has(key)) {
     const canvas = h("canvas", { width: String(columns), height: String(rows) });
     const pixels = new ImageData(columns, rows);
-    scratch.set(key, { canvas, pixels, words: new Uint32Array(pixels.data.buffer), ctx: canvas.getContext("2d") });
+    scratch.set(key, {
+      canvas,
+      pixels,
+      words: new Uint32Array(pixels.data.buffer),
+      ctx: canvas.getContext("2d"),
+    });
   }
   return scratch.get(key);
 }
@@ -323,15 +364,15 @@ function paintCells(ctx, box, values, style) {
 // Where a matrix lies in its square: whole device pixels per cell, strips below and beside it.
 function place(rows, columns, size) {
   const ratio = pixelRatio();
-  const [room, most] = [size - STRIP - 1, Math.max(rows, columns)];
+  const [room, most] = [size - STRIP - 2, Math.max(rows, columns)];
   const whole = Math.floor((room * ratio) / most) / ratio;
-  return { x: 0.5, y: 0.5, rows, columns, cell: room - whole * most < 8 ? whole : room / most };
+  return { x: 1, y: 1, rows, columns, cell: room - whole * most < 8 ? whole : room / most };
 }
 
 // The size nearest to the wanted one at which a cell is a whole number of pixels.
 function snap(size, most, limit) {
-  const cell = Math.max(1, Math.round((size - STRIP - 1) / most));
-  const [near, less] = [cell, cell - 1].map((each) => most * each + STRIP + 1);
+  const cell = Math.max(1, Math.round((size - STRIP - 2) / most));
+  const [near, less] = [cell, cell - 1].map((each) => most * each + STRIP + 2);
   const best = near <= limit ? near : less;
   return Math.abs(best - size) <= 8 ? best : size;
 }
@@ -349,8 +390,10 @@ function paintGaps(ctx, box, look) {
   ctx.strokeStyle = look.paper;
   ctx.lineWidth = 0.5;
   ctx.beginPath();
-  for (let i = 1; i < box.columns; i++) line(ctx, box.x + i * box.cell, box.y, 0, box.rows * box.cell);
-  for (let i = 1; i < box.rows; i++) line(ctx, box.x, box.y + i * box.cell, box.columns * box.cell, 0);
+  for (let i = 1; i < box.columns; i++)
+    line(ctx, box.x + i * box.cell, box.y, 0, box.rows * box.cell);
+  for (let i = 1; i < box.rows; i++)
+    line(ctx, box.x, box.y + i * box.cell, box.columns * box.cell, 0);
   ctx.stroke();
 }
 
@@ -367,20 +410,29 @@ function paintValues(ctx, box, values, style) {
     const under = style.look.blend(placeOf(value, style.scale, style.stretch));
     ctx.fillStyle = luminance(under) > 0.18 ? "#000" : "#fff";
     const [row, column] = [Math.floor(i / box.columns), i % box.columns];
-    ctx.fillText(cellText(value), box.x + (column + 0.5) * box.cell, box.y + (row + 0.5) * box.cell);
+    ctx.fillText(
+      cellText(value),
+      box.x + (column + 0.5) * box.cell,
+      box.y + (row + 0.5) * box.cell,
+    );
   });
 }
 
 function cellText(value) {
   if (Math.abs(value) < 0.005) return "0";
-  return (Math.abs(value) >= 100 ? three(value) : value.toFixed(Math.abs(value) >= 10 ? 1 : 2)).replace("-", "−");
+  return (
+    Math.abs(value) >= 100 ? three(value) : value.toFixed(Math.abs(value) >= 10 ? 1 : 2)
+  ).replace("-", "−");
 }
 
 function paintScale(canvas, width, look, scale, stretch) {
   const ctx = surface(canvas, width, 20);
   const bar = Math.max(20, width);
   for (let x = 0; x < bar; x++) {
-    ctx.fillStyle = `rgb(${look.blend(x / (bar - 1)).map(Math.round).join(" ")})`;
+    ctx.fillStyle = `rgb(${look
+      .blend(x / (bar - 1))
+      .map(Math.round)
+      .join(" ")})`;
     ctx.fillRect(x, 0, 1, 6);
   }
   ctx.fillStyle = look.muted;
@@ -404,7 +456,8 @@ function niceTicks(low, high, count) {
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw - 1e-12);
   const ticks = [];
-  for (let t = Math.ceil(low / step - 1e-9) * step; t <= high + step * 1e-6; t += step) ticks.push(Math.abs(t) < step / 1e6 ? 0 : t);
+  for (let t = Math.ceil(low / step - 1e-9) * step; t <= high + step * 1e-6; t += step)
+    ticks.push(Math.abs(t) < step / 1e6 ? 0 : t);
   return ticks;
 }
 
@@ -432,7 +485,12 @@ function ellipsis(ctx, text, room) {
 class TokenStrip {
   constructor(app) {
     this.app = app;
-    this.list = h("div", { class: "strip", role: "toolbar", "aria-label": "tokens of the stream", data: { testid: "strip" } });
+    this.list = h("div", {
+      class: "strip",
+      role: "toolbar",
+      "aria-label": "tokens of the stream",
+      data: { testid: "strip" },
+    });
     this.page = h("span", { class: "strip-page" });
     this.node = h("div", { class: "strip-row" }, this.list, this.page);
     this.list.addEventListener("pointerover", (event) => this.hover(event));
@@ -445,7 +503,10 @@ class TokenStrip {
   }
 
   load() {
-    this.words = JSON.stringify([this.app.trace.labels, this.app.trace.lanes.map((lane) => [lane.id, lane.answers, lane.correct])]);
+    this.words = JSON.stringify([
+      this.app.trace.labels,
+      this.app.trace.lanes.map((lane) => [lane.id, lane.answers, lane.correct]),
+    ]);
     if (this.words !== this.drawn) this.build(this.pageOf(this.app.state.step));
     this.drawn = this.words;
   }
@@ -466,7 +527,12 @@ class TokenStrip {
     this.list.replaceChildren(...this.chips);
     this.list.scrollTop = top;
     this.tops = null;
-    setText(this.page, trace.labels.length > STRIP_PAGE ? `tokens ${first + 1}–${last} of ${trace.labels.length}` : "");
+    setText(
+      this.page,
+      trace.labels.length > STRIP_PAGE
+        ? `tokens ${first + 1}–${last} of ${trace.labels.length}`
+        : "",
+    );
   }
 
   chip(token) {
@@ -474,11 +540,22 @@ class TokenStrip {
     const query = token >= 0 && !trace.writes[token];
     const label = token < 0 ? "start" : trace.labels[token];
     const marks = query ? trace.lanes.map((lane) => this.mark(lane, token)) : [];
-    return h("button", {
-      type: "button", tabindex: "-1", title: this.title(token, label, query),
-      data: { testid: "token", token: String(token), kind: token < 0 ? "start" : query ? "query" : "write" },
-      onclick: () => this.app.jump(token + 1),
-    }, h("span", { class: "word" }, label), marks);
+    return h(
+      "button",
+      {
+        type: "button",
+        tabindex: "-1",
+        title: this.title(token, label, query),
+        data: {
+          testid: "token",
+          token: String(token),
+          kind: token < 0 ? "start" : query ? "query" : "write",
+        },
+        onclick: () => this.app.jump(token + 1),
+      },
+      h("span", { class: "word" }, label),
+      marks,
+    );
   }
 
   title(token, label, query) {
@@ -490,8 +567,17 @@ class TokenStrip {
     const right = lane.correct[token + 1];
     if (right == null) return null;
     const word = lane.answers[token + 1] ?? "";
-    return h("span", { class: "mark", data: { lane: lane.id, right: String(right) }, title: `${lane.title} answers ${word} (${right ? "right" : "wrong"})` },
-      swatch(lane), h("span", { class: "word" }, word), right ? "✓" : "✗");
+    return h(
+      "span",
+      {
+        class: "mark",
+        data: { lane: lane.id, right: String(right) },
+        title: `${lane.title} answers ${word} (${right ? "right" : "wrong"})`,
+      },
+      swatch(lane),
+      h("span", { class: "word" }, word),
+      right ? "✓" : "✗",
+    );
   }
 
   paint() {
@@ -516,7 +602,8 @@ class TokenStrip {
 
   showMarks(visible) {
     this.visible = visible;
-    for (const mark of this.list.querySelectorAll(".mark")) mark.style.display = visible.has(mark.dataset.lane) ? "" : "none";
+    for (const mark of this.list.querySelectorAll(".mark"))
+      mark.style.display = visible.has(mark.dataset.lane) ? "" : "none";
   }
 
   // Scrolls only inside the strip, never the page.
@@ -525,7 +612,11 @@ class TokenStrip {
     if (index < 0 || index === this.followed) return;
     this.followed = index;
     if (!this.tops) this.tops = this.chips.map((chip) => chip.offsetTop);
-    const [top, view, height] = [this.tops[index], this.list.scrollTop, this.room ?? (this.room = this.list.clientHeight)];
+    const [top, view, height] = [
+      this.tops[index],
+      this.list.scrollTop,
+      this.room ?? (this.room = this.list.clientHeight),
+    ];
     if (top < view || top + 30 > view + height) this.list.scrollTop = Math.max(0, top - 4);
     if (this.list.contains(this.app.focused())) this.chips[index].focus({ preventScroll: true });
   }
@@ -541,7 +632,11 @@ class TokenStrip {
 class HeatPanel {
   constructor(app, lane, kind) {
     Object.assign(this, { app, lane, kind });
-    this.canvas = h("canvas", { role: "img", tabindex: "0", data: { testid: "heat", lane: lane.id, kind: kind.key } });
+    this.canvas = h("canvas", {
+      role: "img",
+      tabindex: "0",
+      data: { testid: "heat", lane: lane.id, kind: kind.key },
+    });
     this.absent = h("div", { class: "absent", hidden: true });
     this.node = h("figure", { class: "heat" }, this.canvas, this.absent);
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
@@ -557,7 +652,9 @@ class HeatPanel {
     const column = Math.floor((event.clientX - bounds.left - this.box.x) / this.box.cell);
     const row = Math.floor((event.clientY - bounds.top - this.box.y) / this.box.cell);
     const inside = row >= 0 && column >= 0 && row < this.box.rows && column < this.box.columns;
-    this.app.set({ cell: inside ? { kind: this.kind.key, lane: this.lane.id, row, column } : null });
+    this.app.set({
+      cell: inside ? { kind: this.kind.key, lane: this.lane.id, row, column } : null,
+    });
   }
 
   // Enter goes in and lets the arrows walk over the cells, Escape comes out again.
@@ -601,7 +698,8 @@ class HeatPanel {
   }
 
   excuse() {
-    if (this.lane.has_matrix || this.kind.scale !== "S") return `this rule keeps no ${this.kind.key}`;
+    if (this.lane.has_matrix || this.kind.scale !== "S")
+      return `this rule keeps no ${this.kind.key}`;
     const stored = this.app.storedAt(this.app.state.step);
     return this.kind.key === "S" ? `keeps all t pairs: ${stored} now` : "adds one pair";
   }
@@ -623,14 +721,17 @@ class HeatPanel {
     const { x, y, rows, columns, cell } = this.box;
     if (step === 0 || !below || !Number.isFinite(below[0])) return;
     paintVector(ctx, { x, y: y + rows * cell + 3, rows: 1, columns, cell }, below, 7, style);
-    if (Number.isFinite(beside[0])) paintVector(ctx, { x: x + columns * cell + 3, y, rows, columns: 1, cell }, beside, 7, style);
+    if (Number.isFinite(beside[0]))
+      paintVector(ctx, { x: x + columns * cell + 3, y, rows, columns: 1, cell }, beside, 7, style);
   }
 
   stripStep() {
     const { hover, step } = this.app.state;
     if (this.kind.key !== "S") return step;
     const token = hover ?? step - 1;
-    return token >= 0 && !this.app.trace.writes[token] ? this.app.trace.expected[token] + 1 : token + 1;
+    return token >= 0 && !this.app.trace.writes[token]
+      ? this.app.trace.expected[token] + 1
+      : token + 1;
   }
 
   // A token whose key is (nearly) one axis has a column of S and ΔS, and a row and column of M and A.
@@ -667,10 +768,14 @@ class HeatPanel {
     if (!this.box) return `${symbol(this.kind.key)} of ${this.lane.title}: ${this.excuse()}`;
     const values = this.values();
     let best = 0;
-    values.forEach((value, i) => { if (Math.abs(value) > Math.abs(values[best])) best = i; });
+    values.forEach((value, i) => {
+      if (Math.abs(value) > Math.abs(values[best])) best = i;
+    });
     const [row, column] = [Math.floor(best / this.box.columns), best % this.box.columns];
-    return `${symbol(this.kind.key)} of ${this.lane.title} at step ${this.lane.kept[this.lane.frame(this.app.state.step)]}, `
-      + `${this.box.rows} by ${this.box.columns}; largest entry ${three(values[best])} at row ${row}, column ${column}. Enter to walk over the entries.`;
+    return (
+      `${symbol(this.kind.key)} of ${this.lane.title} at step ${this.lane.kept[this.lane.frame(this.app.state.step)]}, ` +
+      `${this.box.rows} by ${this.box.columns}; largest entry ${three(values[best])} at row ${row}, column ${column}. Enter to walk over the entries.`
+    );
   }
 
   rest() {
@@ -680,10 +785,12 @@ class HeatPanel {
 
 function paintVector(ctx, box, values, thick, style) {
   const { canvas, pixels, words, ctx: small } = image(box.rows, box.columns);
-  for (let i = 0; i < words.length; i++) words[i] = style.look.table[Math.round(255 * placeOf(values[i], style.scale, style.stretch))];
+  for (let i = 0; i < words.length; i++)
+    words[i] = style.look.table[Math.round(255 * placeOf(values[i], style.scale, style.stretch))];
   small.putImageData(pixels, 0, 0);
   ctx.imageSmoothingEnabled = false;
-  const [width, height] = box.rows === 1 ? [box.columns * box.cell, thick] : [thick, box.rows * box.cell];
+  const [width, height] =
+    box.rows === 1 ? [box.columns * box.cell, thick] : [thick, box.rows * box.cell];
   ctx.drawImage(canvas, box.x, box.y, width, height);
   ctx.strokeStyle = style.look.line;
   ctx.lineWidth = 0.5;
@@ -698,18 +805,41 @@ class LaneRow {
     this.verdict = h("span", { class: "verdict", data: { testid: "verdict", lane: lane.id } });
     this.sentence = h("p", { class: "sentence", data: { testid: "sentence", lane: lane.id } });
     this.parts = h("dd", { data: { testid: "parts", lane: lane.id } });
-    this.node = h("section", { class: "lane", "aria-label": lane.title, data: { testid: "lane", lane: lane.id, dash: String(lane.dash) } },
-      this.heats.map((heat) => heat.node), this.text());
+    this.node = h(
+      "section",
+      {
+        class: "lane",
+        "aria-label": lane.title,
+        data: { testid: "lane", lane: lane.id, dash: String(lane.dash) },
+      },
+      this.heats.map((heat) => heat.node),
+      this.text(),
+    );
     this.setParts();
   }
 
   text() {
     const { lane } = this;
-    const settings = Object.entries(lane.settings).map(([name, value]) => `${name} = ${value}`).join(", ");
-    return h("div", { class: "text" },
-      h("div", { class: "title", title: settings }, h("h3", {}, lane.title), h("span", { class: "equation" }, lane.equation)),
-      h("dl", { class: "numbers" }, this.app.trace.numbers.map((number) => this.number(number)), this.ridge()),
-      this.sentence);
+    const settings = Object.entries(lane.settings)
+      .map(([name, value]) => `${name} = ${value}`)
+      .join(", ");
+    return h(
+      "div",
+      { class: "text" },
+      h(
+        "div",
+        { class: "title", title: settings },
+        h("h3", {}, lane.title),
+        h("span", { class: "equation" }, lane.equation),
+      ),
+      h(
+        "dl",
+        { class: "numbers" },
+        this.app.trace.numbers.map((number) => this.number(number)),
+        this.ridge(),
+      ),
+      this.sentence,
+    );
   }
 
   number({ key, symbol: name, words }) {
@@ -725,7 +855,8 @@ class LaneRow {
 
   setParts() {
     const { parts_at: step } = this.lane;
-    const compared = this.lane.has_matrix && this.lane.array("ridge_distance").some(Number.isFinite);
+    const compared =
+      this.lane.has_matrix && this.lane.array("ridge_distance").some(Number.isFinite);
     setText(this.parts, !compared ? "–" : step == null ? "never" : `step ${step}`);
   }
 
@@ -738,7 +869,8 @@ class LaneRow {
   paint() {
     this.node.style.setProperty("--lane", this.lane.shade);
     for (const heat of this.heats) heat.paint();
-    for (const [key, node] of this.numbers) this.paintNumber(node, this.lane.at(key, this.app.state.step));
+    for (const [key, node] of this.numbers)
+      this.paintNumber(node, this.lane.at(key, this.app.state.step));
     this.paintSentence();
   }
 
@@ -768,30 +900,70 @@ class LaneRow {
 class Heads {
   constructor(app) {
     this.app = app;
-    this.bars = KINDS.map((kind) => h("canvas", { "aria-hidden": "true", data: { testid: "scale", kind: kind.key } }));
+    this.bars = KINDS.map((kind) =>
+      h("canvas", { "aria-hidden": "true", data: { testid: "scale", kind: kind.key } }),
+    );
     this.rest = h("span", { class: "rest" });
-    this.node = h("div", { class: "heads" }, KINDS.map((kind, i) => h("div", { class: "head", title: kind.words },
-      h("div", { class: "name" }, h("b", {}, symbol(kind.key)), kind.name), this.bars[i])), h("div", { class: "head" }, this.rest));
+    this.node = h(
+      "div",
+      { class: "heads" },
+      KINDS.map((kind, i) =>
+        h(
+          "div",
+          { class: "head", title: kind.words },
+          h("div", { class: "name" }, h("b", {}, symbol(kind.key)), kind.name),
+          this.bars[i],
+        ),
+      ),
+      h("div", { class: "head" }, this.rest),
+    );
   }
 
   paint() {
     const { look, trace, state, heat } = this.app;
-    const key = [look.paper, heat, state.stretch, pixelRatio(), ...Object.values(trace.scales)].join();
-    if (key !== this.drawn) KINDS.forEach((kind, i) => paintScale(this.bars[i], heat, look, trace.scales[kind.scale], state.stretch));
+    const key = [
+      look.paper,
+      heat,
+      state.stretch,
+      pixelRatio(),
+      ...Object.values(trace.scales),
+    ].join();
+    if (key !== this.drawn)
+      KINDS.forEach((kind, i) =>
+        paintScale(this.bars[i], heat, look, trace.scales[kind.scale], state.stretch),
+      );
     this.drawn = key;
     const frame = trace.lanes[0].kept[trace.lanes[0].frame(state.step)];
-    setText(this.rest, frame === state.step ? "Same colours for every rule and step." : `Matrices as of step ${frame}, the last one kept.`);
+    setText(
+      this.rest,
+      frame === state.step
+        ? "Same colours for every rule and step."
+        : `Matrices as of step ${frame}, the last one kept.`,
+    );
   }
 }
 
 class Plot {
   constructor(app, slot) {
     Object.assign(this, { app, slot });
-    this.canvas = h("canvas", { role: "img", tabindex: "0", data: { testid: "curve", slot: String(slot) } });
+    this.canvas = h("canvas", {
+      role: "img",
+      tabindex: "0",
+      data: { testid: "curve", slot: String(slot) },
+    });
     this.still = h("canvas");
     this.values = h("div", { class: "values" });
-    this.pick = h("select", { title: "What this does: chooses which number this curve shows", "aria-label": `quantity of curve ${slot + 1}`, onchange: () => this.choose() });
-    this.node = h("figure", { class: "plot" }, h("figcaption", { class: "panel-head" }, this.pick, this.values), this.canvas);
+    this.pick = h("select", {
+      title: "What this does: chooses which number this curve shows",
+      "aria-label": `quantity of curve ${slot + 1}`,
+      onchange: () => this.choose(),
+    });
+    this.node = h(
+      "figure",
+      { class: "plot" },
+      h("figcaption", { class: "panel-head" }, this.pick, this.values),
+      this.canvas,
+    );
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
     this.canvas.addEventListener("pointerleave", () => app.set({ hover: null }));
     this.canvas.addEventListener("click", (event) => app.jump(this.stepAt(event)));
@@ -808,8 +980,17 @@ class Plot {
 
   load() {
     const { curves, lanes } = this.app.trace;
-    this.pick.replaceChildren(...curves.map((curve) => h("option", { value: curve.key, title: curve.words }, curve.symbol)));
-    this.outputs = lanes.map((lane) => h("span", { title: lane.title, data: { lane: lane.id } }, swatch(lane), h("span", { data: { testid: "curve-value", lane: lane.id } })));
+    this.pick.replaceChildren(
+      ...curves.map((curve) => h("option", { value: curve.key, title: curve.words }, curve.symbol)),
+    );
+    this.outputs = lanes.map((lane) =>
+      h(
+        "span",
+        { title: lane.title, data: { lane: lane.id } },
+        swatch(lane),
+        h("span", { data: { testid: "curve-value", lane: lane.id } }),
+      ),
+    );
     this.values.replaceChildren(...this.outputs);
     this.drawn = null;
   }
@@ -831,7 +1012,15 @@ class Plot {
   paint() {
     const { look, state, plotWidth: width, plotHeight: height } = this.app;
     this.pick.value = this.key;
-    const stamp = [look.paper, this.key, state.log, width, height, [...state.visible].join(), pixelRatio()].join("|");
+    const stamp = [
+      look.paper,
+      this.key,
+      state.log,
+      width,
+      height,
+      [...state.visible].join(),
+      pixelRatio(),
+    ].join("|");
     if (stamp !== this.drawn || this.trace !== this.app.trace) this.drawStill(width, height);
     this.drawn = stamp;
     this.trace = this.app.trace;
@@ -859,7 +1048,8 @@ class Plot {
     if (!this.range) return this.drawNothing(ctx);
     this.drawAxes(ctx);
     for (const lane of this.lanes()) this.drawLane(ctx, lane);
-    if (["norm_S", "recall_mean", "ridge_distance"].includes(this.key)) for (const lane of this.lanes()) this.drawFlag(ctx, lane);
+    if (["norm_S", "recall_mean", "ridge_distance"].includes(this.key))
+      for (const lane of this.lanes()) this.drawFlag(ctx, lane);
   }
 
   rangeOf() {
@@ -912,7 +1102,11 @@ class Plot {
     ctx.textBaseline = "top";
     this.stepTicks().forEach((step) => {
       ctx.textAlign = step === 0 ? "left" : step === trace.last ? "right" : "center";
-      ctx.fillText(step === trace.last ? `step ${step}` : String(step), this.x(step), y + height + 4);
+      ctx.fillText(
+        step === trace.last ? `step ${step}` : String(step),
+        this.x(step),
+        y + height + 4,
+      );
     });
     ctx.strokeStyle = look.line;
     ctx.beginPath();
@@ -922,7 +1116,9 @@ class Plot {
 
   stepTicks() {
     const { last } = this.app.trace;
-    const inner = niceTicks(0, last, 4).filter((t) => Number.isInteger(t) && this.x(last) - this.x(t) > 56);
+    const inner = niceTicks(0, last, 4).filter(
+      (t) => Number.isInteger(t) && this.x(last) - this.x(t) > 56,
+    );
     return [...inner, last];
   }
 
@@ -965,7 +1161,8 @@ class Plot {
         if (low < 0 || values[i] < values[low]) low = i;
         if (high < 0 || values[i] > values[high]) high = i;
       }
-      if (low >= 0) chosen.push(...(low === high ? [low] : [Math.min(low, high), Math.max(low, high)]));
+      if (low >= 0)
+        chosen.push(...(low === high ? [low] : [Math.min(low, high), Math.max(low, high)]));
     }
     return chosen;
   }
@@ -1023,8 +1220,13 @@ class Plot {
   rest() {
     const { step } = this.app.state;
     const curve = this.app.trace.curves.find((each) => each.key === this.key);
-    const values = this.lanes().map((lane) => `${lane.title} ${three(lane.at(this.key, step))}`).join(", ");
-    this.canvas.setAttribute("aria-label", `${curve.symbol}, ${curve.words}, over ${this.app.trace.last} steps. At step ${step}: ${values}.`);
+    const values = this.lanes()
+      .map((lane) => `${lane.title} ${three(lane.at(this.key, step))}`)
+      .join(", ");
+    this.canvas.setAttribute(
+      "aria-label",
+      `${curve.symbol}, ${curve.words}, over ${this.app.trace.last} steps. At step ${step}: ${values}.`,
+    );
   }
 }
 
@@ -1041,7 +1243,11 @@ function logRange(low, high) {
 
 function tenTo(power) {
   const value = 10 ** power;
-  return value >= 0.01 && value < 10000 ? short(value) : Number.isInteger(power) ? `1e${power}`.replace("-", "−") : value.toExponential(0).replace("e+", "e").replace("-", "−");
+  return value >= 0.01 && value < 10000
+    ? short(value)
+    : Number.isInteger(power)
+      ? `1e${power}`.replace("-", "−")
+      : value.toExponential(0).replace("e+", "e").replace("-", "−");
 }
 
 class Ladder {
@@ -1051,10 +1257,17 @@ class Ladder {
     this.spacer = h("div", { class: "spacer" });
     this.scroll = h("div", { class: "scroll" }, this.canvas, this.spacer);
     this.note = h("span", { class: "note", data: { testid: "ladder-note" } });
-    this.node = h("figure", { class: "ladder" }, h("figcaption", { class: "panel-head" }, h("span", {}, "stored pairs"), this.note), this.scroll);
+    this.node = h(
+      "figure",
+      { class: "ladder" },
+      h("figcaption", { class: "panel-head" }, h("span", {}, "stored pairs"), this.note),
+      this.scroll,
+    );
     this.scroll.addEventListener("scroll", () => app.schedule(), { passive: true });
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
-    this.scroll.addEventListener("pointerenter", () => { this.pointed = true; });
+    this.scroll.addEventListener("pointerenter", () => {
+      this.pointed = true;
+    });
     this.scroll.addEventListener("pointerleave", () => {
       this.pointed = false;
       app.set({ hover: null });
@@ -1065,7 +1278,8 @@ class Ladder {
   load() {
     const { trace } = this.app;
     let most = 1;
-    for (const lane of trace.lanes) for (const value of lane.array("recall")) if (value > most) most = value;
+    for (const lane of trace.lanes)
+      for (const value of lane.array("recall")) if (value > most) most = value;
     this.top = Math.min(most, 2);
   }
 
@@ -1074,7 +1288,11 @@ class Ladder {
     const count = Math.max(1, trace.pairs.length);
     const least = Math.max(15, 4 * state.visible.size + 3);
     this.axis = 16;
-    this.row = clamp(Math.floor((plotHeight - this.axis) / count), least, Math.max(least, 14 * state.visible.size + 6));
+    this.row = clamp(
+      Math.floor((plotHeight - this.axis) / count),
+      least,
+      Math.max(least, 14 * state.visible.size + 6),
+    );
     this.spacer.style.height = `${Math.max(0, this.row * count + this.axis - plotHeight)}px`;
     this.labels = new Map();
     this.widest = null;
@@ -1084,7 +1302,11 @@ class Ladder {
   rowAt(event) {
     const bounds = this.canvas.getBoundingClientRect();
     const row = Math.floor((event.clientY - bounds.top + this.scroll.scrollTop) / this.row);
-    return row >= 0 && row < this.app.trace.pairs.length && event.clientY - bounds.top < bounds.height - this.axis ? row : -1;
+    return row >= 0 &&
+      row < this.app.trace.pairs.length &&
+      event.clientY - bounds.top < bounds.height - this.axis
+      ? row
+      : -1;
   }
 
   point(event) {
@@ -1123,7 +1345,8 @@ class Ladder {
     ctx.clip();
     const first = Math.floor(top / this.row);
     const last = Math.min(trace.pairs.length, Math.ceil((top + height) / this.row));
-    for (let pair = first; pair < last; pair++) this.drawRow(ctx, pair, pair * this.row - top, width);
+    for (let pair = first; pair < last; pair++)
+      this.drawRow(ctx, pair, pair * this.row - top, width);
     ctx.restore();
     this.paintNote();
   }
@@ -1131,7 +1354,10 @@ class Ladder {
   labelWidth(ctx, look) {
     ctx.font = `600 13px ${look.font}`;
     const { pairs, labels } = this.app.trace;
-    this.widest ??= pairs.reduce((most, token) => Math.max(most, ctx.measureText(labels[token]).width), 30);
+    this.widest ??= pairs.reduce(
+      (most, token) => Math.max(most, ctx.measureText(labels[token]).width),
+      30,
+    );
     return this.widest;
   }
 
@@ -1182,20 +1408,29 @@ class Ladder {
   }
 
   label(ctx, pair) {
-    if (!this.labels.has(pair)) this.labels.set(pair, ellipsis(ctx, this.app.trace.labels[this.app.trace.pairs[pair]], this.area.x - 11));
+    if (!this.labels.has(pair))
+      this.labels.set(
+        pair,
+        ellipsis(ctx, this.app.trace.labels[this.app.trace.pairs[pair]], this.area.x - 11),
+      );
     return this.labels.get(pair);
   }
 
   drawStatus(ctx, pair, y, status) {
     const { trace } = this.app;
     ctx.textAlign = "left";
-    const text = status === "later" ? `stored at step ${trace.pairs[pair] + 1}` : `replaced at step ${trace.overwritten_at[pair]}`;
+    const text =
+      status === "later"
+        ? `stored at step ${trace.pairs[pair] + 1}`
+        : `replaced at step ${trace.overwritten_at[pair]}`;
     ctx.font = `12px ${this.app.look.font}`;
     ctx.fillText(text, this.area.x + 4, y + this.row / 2);
   }
 
   value(lane, pair) {
-    return lane.array("recall")[lane.frame(this.app.state.step) * this.app.trace.pairs.length + pair];
+    return lane.array("recall")[
+      lane.frame(this.app.state.step) * this.app.trace.pairs.length + pair
+    ];
   }
 
   drawBar(ctx, lane, pair, y, height) {
@@ -1218,45 +1453,97 @@ class Ladder {
     const { trace, state } = this.app;
     const pair = state.hover == null ? -1 : trace.pairAt(state.hover);
     if (pair >= 0) return setText(this.note, this.reading(pair));
-    const sample = trace.pairs_total > trace.pairs.length ? `${trace.pairs.length} of ${trace.pairs_total} shown. ` : "";
+    const sample =
+      trace.pairs_total > trace.pairs.length
+        ? `${trace.pairs.length} of ${trace.pairs_total} shown. `
+        : "";
     setText(this.note, `${sample}relative recall error: 0 is perfect, 1 is no better than silence`);
   }
 
   reading(pair) {
     const { trace, state } = this.app;
     const label = trace.labels[trace.pairs[pair]];
-    if (this.status(pair) !== "stored") return `${label}: ${this.status(pair) === "later" ? "not stored yet" : "replaced"}`;
-    const values = trace.lanes.filter((lane) => state.visible.has(lane.id)).map((lane) => `${lane.title} ${three(this.value(lane, pair))}`);
+    if (this.status(pair) !== "stored")
+      return `${label}: ${this.status(pair) === "later" ? "not stored yet" : "replaced"}`;
+    const values = trace.lanes
+      .filter((lane) => state.visible.has(lane.id))
+      .map((lane) => `${lane.title} ${three(this.value(lane, pair))}`);
     return `${label}: ${values.join(", ")}`;
   }
 
   rest() {
     const { trace, state } = this.app;
     const stored = trace.pairs.filter((_, pair) => this.status(pair) === "stored").length;
-    this.canvas.setAttribute("aria-label", `recall error of the ${stored} pairs stored at step ${state.step}; the numbers are in the table that follows`);
+    this.canvas.setAttribute(
+      "aria-label",
+      `recall error of the ${stored} pairs stored at step ${state.step}; the numbers are in the table that follows`,
+    );
   }
 }
+
+// Word, name, what it does, where it leads, icon.
+const MOVES = [
+  ["Start", "start", "goes to the empty memory (Home)", () => 0, "M1 1h2v10H1zM11 1v10L4 6z"],
+  ["Back", "back", "goes one step back (←)", (step) => step - 1, "M9 1v10L2 6z"],
+  ["Step", "step", "goes one step on (→)", (step) => step + 1, "M3 1l7 5-7 5z"],
+  ["End", "end", "goes to the last step (End)", (_, last) => last, "M9 1h2v10H9zM1 1l7 5-7 5z"],
+];
 
 class Controls {
   constructor(app) {
     this.app = app;
-    this.play = this.button("Play", "play", "plays from here, or pauses (space)", () => app.toggle(), "M2 1l9 5-9 5z");
-    this.slider = h("input", { type: "range", min: "0", step: "1", "aria-label": "step", title: "What this does: moves to any step", data: { testid: "scrub" } });
-    this.slider.addEventListener("input", () => app.jump(Number(this.slider.value)));
-    this.slider.addEventListener("pointerup", () => app.root.focus({ preventScroll: true }));
+    [this.start, this.back, this.forward, this.end] = MOVES.map(([word, name, does, to, path]) =>
+      this.button(word, name, does, () => app.jump(to(app.state.step, app.trace.last)), path),
+    );
+    const does = "plays from here, or pauses (space)";
+    this.play = this.button("Play", "play", does, () => app.toggle(), "M2 1l9 5-9 5z");
+    const buttons = [this.start, this.back, this.play, this.forward, this.end];
+    const group = { class: "bar", role: "group", "aria-label": "time" };
+    this.node = h("div", group, buttons, this.scrubber(), this.speeds());
+  }
+
+  scrubber() {
+    this.slider = h("input", {
+      type: "range",
+      min: "0",
+      step: "1",
+      "aria-label": "step",
+      title: "What this does: moves to any step",
+      data: { testid: "scrub" },
+      oninput: () => this.app.jump(Number(this.slider.value)),
+      onpointerup: () => this.app.root.focus({ preventScroll: true }),
+    });
     this.count = h("output", { data: { testid: "count" } });
-    this.speed = h("select", { title: "What this does: sets how fast it plays (default ×1, two steps a second)", data: { testid: "speed" }, onchange: () => app.set({ speed: Number(this.speed.value) }) },
-      SPEEDS.map((speed) => h("option", { value: String(speed) }, `×${speed}`)));
-    this.start = this.button("Start", "start", "goes to the empty memory (Home)", () => app.jump(0), "M1 1h2v10H1zM11 1v10L4 6z");
-    this.back = this.button("Back", "back", "goes one step back (←)", () => app.jump(app.state.step - 1), "M9 1v10L2 6z");
-    this.forward = this.button("Step", "step", "goes one step on (→)", () => app.jump(app.state.step + 1), "M3 1l7 5-7 5z");
-    this.end = this.button("End", "end", "goes to the last step (End)", () => app.jump(app.trace.last), "M9 1h2v10H9zM1 1l7 5-7 5z");
-    this.node = h("div", { class: "bar", role: "group", "aria-label": "time" }, this.start, this.back, this.play, this.forward, this.end,
-      h("div", { class: "scrub" }, this.slider, this.count), h("label", { title: this.speed.title }, h("span", {}, "speed"), this.speed));
+    return h("div", { class: "scrub" }, this.slider, this.count);
+  }
+
+  speeds() {
+    const title = "What this does: sets how fast it plays (default ×1, two steps a second)";
+    this.speed = h(
+      "select",
+      {
+        title,
+        data: { testid: "speed" },
+        onchange: () => this.app.set({ speed: Number(this.speed.value) }),
+      },
+      SPEEDS.map((speed) => h("option", { value: String(speed) }, `×${speed}`)),
+    );
+    return h("label", { title }, h("span", {}, "speed"), this.speed);
   }
 
   button(word, name, does, act, path) {
-    return h("button", { type: "button", class: name, title: `What this does: ${does}`, data: { testid: name }, onclick: act }, icon(path), h("span", {}, word));
+    return h(
+      "button",
+      {
+        type: "button",
+        class: name,
+        title: `What this does: ${does}`,
+        data: { testid: name },
+        onclick: act,
+      },
+      icon(path),
+      h("span", {}, word),
+    );
   }
 
   paint() {
@@ -1268,13 +1555,19 @@ class Controls {
     this.start.disabled = this.back.disabled = step === 0;
     this.forward.disabled = this.end.disabled = step === trace.last;
     setText(this.play.lastChild, playing ? "Pause" : "Play");
-    this.play.firstChild.firstChild.setAttribute("d", playing ? "M2 1h3v10H2zM7 1h3v10H7z" : "M2 1l9 5-9 5z");
+    this.play.firstChild.firstChild.setAttribute(
+      "d",
+      playing ? "M2 1h3v10H2zM7 1h3v10H7z" : "M2 1l9 5-9 5z",
+    );
     if (Number(this.speed.value) !== speed) this.speed.value = String(speed);
   }
 
   rest() {
     const { trace, state } = this.app;
-    this.slider.setAttribute("aria-valuetext", `step ${state.step} of ${trace.last}: ${trace.label(state.step)}`);
+    this.slider.setAttribute(
+      "aria-valuetext",
+      `step ${state.step} of ${trace.last}: ${trace.label(state.step)}`,
+    );
   }
 }
 
@@ -1282,42 +1575,100 @@ class Options {
   constructor(app) {
     this.app = app;
     this.rules = h("span", { class: "group", role: "group", "aria-label": "rules" });
-    this.log = this.check("log curves", "log", "draws the curves on a logarithmic axis (default off)", "log");
-    this.stretch = this.check("stretch colours", "stretch", "colours by the square root, so that small entries show (default off)", "stretch");
-    this.theme = h("select", { title: "What this does: light or dark (default: as the page)", data: { testid: "theme" }, onchange: () => app.set({ theme: this.theme.value }) },
-      ["auto", "light", "dark"].map((name) => h("option", { value: name }, name)));
-    this.panel = h("select", { title: "What this does: chooses the panel to save as CSV", "aria-label": "panel to save as CSV", data: { testid: "csv-panel" } });
     this.hint = h("span", { class: "hint" }, "space plays · ← → step · Home, End");
-    this.node = h("div", { class: "options" }, this.rules, h("span", { class: "group" }, this.log, this.stretch, h("label", { title: this.theme.title }, "theme", this.theme)), this.hint, this.saving());
+    this.node = h("div", { class: "options" }, this.rules, this.looks(), this.hint, this.saving());
   }
 
-  check(words, name, does, key) {
-    const box = h("input", { type: "checkbox", data: { testid: name }, onchange: () => this.app.set({ [key]: box.checked }) });
+  looks() {
+    const axis = "draws the curves on a logarithmic axis (default off)";
+    const roots =
+      "colours by the square root, so that small entries show (default: on where one rule would drown another)";
+    this.log = this.check("log curves", "log", axis);
+    this.stretch = this.check("stretch colours", "stretch", roots);
+    return h("span", { class: "group" }, this.log, this.stretch, this.themes());
+  }
+
+  check(words, name, does) {
+    const box = h("input", {
+      type: "checkbox",
+      data: { testid: name },
+      onchange: () => this.app.set({ [name]: box.checked }),
+    });
     return h("label", { title: `What this does: ${does}` }, box, words);
   }
 
+  themes() {
+    const title = "What this does: light or dark (default: as the page)";
+    const onchange = () => this.app.set({ theme: this.theme.value });
+    const options = ["auto", "light", "dark"].map((name) => h("option", { value: name }, name));
+    this.theme = h("select", { title, data: { testid: "theme" }, onchange }, options);
+    return h("label", { title }, "theme", this.theme);
+  }
+
   saving() {
-    const item = (words, name, does, act) => h("button", { type: "button", title: `What this does: ${does}`, data: { testid: name }, onclick: act }, words);
-    this.details = h("details", { class: "save" }, h("summary", { title: "What this does: saves the view, a picture or numbers", data: { testid: "save" } }, "Save"),
-      h("div", { class: "menu" },
-        item("Save view (HTML)", "save-view", "saves this view as one page that works offline", () => this.app.saveView()),
-        item("Save picture (PNG)", "save-picture", "saves what is seen as a picture", () => this.app.savePicture()),
-        h("div", { class: "csv" }, this.panel, item("Save CSV", "save-csv", "saves the numbers of the chosen panel", () => this.app.saveCsv(this.panel.value)))));
+    const { app } = this;
+    const title = "What this does: saves the view, a picture or numbers";
+    const page = "saves this view as one page that works offline";
+    this.details = h(
+      "details",
+      { class: "save" },
+      h("summary", { title, data: { testid: "save" } }, "Save"),
+      h(
+        "div",
+        { class: "menu" },
+        this.item("Save view (HTML)", "save-view", page, () => app.saveView()),
+        this.item("Save picture (PNG)", "save-picture", "saves what is seen", () =>
+          app.savePicture(),
+        ),
+        this.tables(),
+      ),
+    );
     return this.details;
+  }
+
+  tables() {
+    this.panel = h("select", {
+      title: "What this does: chooses the panel to save as CSV",
+      "aria-label": "panel to save as CSV",
+      data: { testid: "csv-panel" },
+    });
+    const does = "saves the numbers of the chosen panel";
+    const save = () => this.app.saveCsv(this.panel.value);
+    return h("div", { class: "csv" }, this.panel, this.item("Save CSV", "save-csv", does, save));
+  }
+
+  item(words, name, does, onclick) {
+    const title = `What this does: ${does}`;
+    return h("button", { type: "button", title, data: { testid: name }, onclick }, words);
   }
 
   load() {
     const { trace } = this.app;
     this.boxes = trace.lanes.map((lane) => this.lane(lane));
-    this.rules.replaceChildren(h("span", { class: "what" }, "rules"), ...this.boxes.map((box) => box.parentNode));
+    this.rules.replaceChildren(
+      h("span", { class: "what" }, "rules"),
+      ...this.boxes.map((box) => box.parentNode),
+    );
     const chosen = this.panel.value;
-    this.panel.replaceChildren(...this.app.panels().map(([value, words]) => h("option", { value }, words)));
+    this.panel.replaceChildren(
+      ...this.app.panels().map(([value, words]) => h("option", { value }, words)),
+    );
     if (this.app.panels().some(([value]) => value === chosen)) this.panel.value = chosen;
   }
 
   lane(lane) {
-    const box = h("input", { type: "checkbox", data: { testid: "lane-toggle", lane: lane.id }, onchange: () => this.app.toggleLane(lane.id, box.checked) });
-    h("label", { title: `What this does: shows or hides ${lane.title}` }, box, swatch(lane), lane.title);
+    const box = h("input", {
+      type: "checkbox",
+      data: { testid: "lane-toggle", lane: lane.id },
+      onchange: () => this.app.toggleLane(lane.id, box.checked),
+    });
+    h(
+      "label",
+      { title: `What this does: shows or hides ${lane.title}` },
+      box,
+      swatch(lane),
+      lane.title,
+    );
     return box;
   }
 
@@ -1345,16 +1696,46 @@ class Tables {
   rest() {
     const { trace, state } = this.app;
     const lanes = trace.lanes.filter((lane) => state.visible.has(lane.id));
-    setText(this.live, `${this.app.headline(state.step)} ` + lanes.map((lane) => `${lane.title}: ${this.app.sentence(lane, state.step)}`).join(" "));
-    const numbers = trace.numbers.map((number) => [number.words, ...lanes.map((lane) => three(lane.at(number.key, state.step)))]);
-    const pairs = trace.pairs.map((token, pair) => [trace.labels[token], ...lanes.map((lane) => three(this.app.ladder.value(lane, pair)))]);
-    this.body.replaceChildren(table(`numbers at step ${state.step}`, lanes, numbers), table(`recall error of each pair at step ${state.step}`, lanes, pairs));
+    setText(
+      this.live,
+      `${this.app.headline(state.step)} ` +
+        lanes.map((lane) => `${lane.title}: ${this.app.sentence(lane, state.step)}`).join(" "),
+    );
+    const numbers = trace.numbers.map((number) => [
+      number.words,
+      ...lanes.map((lane) => three(lane.at(number.key, state.step))),
+    ]);
+    const pairs = trace.pairs.map((token, pair) => [
+      trace.labels[token],
+      ...lanes.map((lane) => three(this.app.ladder.value(lane, pair))),
+    ]);
+    this.body.replaceChildren(
+      table(`numbers at step ${state.step}`, lanes, numbers),
+      table(`recall error of each pair at step ${state.step}`, lanes, pairs),
+    );
   }
 }
 
 function table(caption, lanes, rows) {
-  return h("table", {}, h("caption", {}, caption), h("tr", {}, h("th", {}), lanes.map((lane) => h("th", { scope: "col" }, lane.title))),
-    rows.map(([name, ...cells]) => h("tr", {}, h("th", { scope: "row" }, name), cells.map((cell) => h("td", {}, cell)))));
+  return h(
+    "table",
+    {},
+    h("caption", {}, caption),
+    h(
+      "tr",
+      {},
+      h("th", {}),
+      lanes.map((lane) => h("th", { scope: "col" }, lane.title)),
+    ),
+    rows.map(([name, ...cells]) =>
+      h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, name),
+        cells.map((cell) => h("td", {}, cell)),
+      ),
+    ),
+  );
 }
 
 // The stepper.
@@ -1362,7 +1743,21 @@ function table(caption, lanes, rows) {
 export class Stepper {
   constructor(element, host) {
     this.host = host;
-    this.state = { step: 0, playing: false, speed: 1, theme: "auto", lanes: [], height: 0, hover: null, cell: null, log: false, stretch: false, visible: new Set(), curves: ["norm_S", "norm_A", "recall_mean"], ...host.view() };
+    this.state = {
+      step: 0,
+      playing: false,
+      speed: 1,
+      theme: "auto",
+      lanes: [],
+      height: 0,
+      hover: null,
+      cell: null,
+      log: false,
+      stretch: false,
+      visible: new Set(),
+      curves: ["norm_S", "norm_A", "recall_mean"],
+      ...host.view(),
+    };
     this.frames = 0;
     this.build();
     element.replaceChildren(this.root);
@@ -1380,13 +1775,33 @@ export class Stepper {
     this.tables = new Tables(this);
     this.say = h("p", { class: "say", data: { testid: "say" } });
     this.lanes = h("div", { class: "lanes" });
-    this.curves = h("div", { class: "curves" }, this.plots.map((plot) => plot.node));
+    this.curves = h(
+      "div",
+      { class: "curves" },
+      this.plots.map((plot) => plot.node),
+    );
     this.under = h("div", { class: "under" }, this.curves, this.ladder.node);
     this.tip = h("div", { class: "tip", hidden: true, data: { testid: "tip" } });
-    this.root = h("div", {
-      class: "vla-stepper", tabindex: "0", role: "group", data: { testid: "stepper", lmSuppressShortcuts: "true" },
-      "aria-label": "Memory stepper. Space plays or pauses, left and right arrows step, Home and End jump.",
-    }, this.strip.node, this.say, this.heads.node, this.lanes, this.under, this.controls.node, this.options.node, this.tip, this.tables.node);
+    this.root = h(
+      "div",
+      {
+        class: "vla-stepper",
+        tabindex: "0",
+        role: "group",
+        data: { testid: "stepper", lmSuppressShortcuts: "true" },
+        "aria-label":
+          "Memory stepper. Space plays or pauses, left and right arrows step, Home and End jump.",
+      },
+      this.strip.node,
+      this.say,
+      this.heads.node,
+      this.lanes,
+      this.under,
+      this.controls.node,
+      this.options.node,
+      this.tip,
+      this.tables.node,
+    );
   }
 
   listen() {
@@ -1398,7 +1813,11 @@ export class Stepper {
     this.onScheme = () => this.relook();
     this.schemes.addEventListener("change", this.onScheme);
     this.hostLook = new MutationObserver(this.onScheme);
-    for (const node of [document.body, document.documentElement]) this.hostLook.observe(node, { attributes: true, attributeFilter: ["class", "data-jp-theme-light", "data-theme", "data-vscode-theme-kind"] });
+    for (const node of [document.body, document.documentElement])
+      this.hostLook.observe(node, {
+        attributes: true,
+        attributeFilter: ["class", "data-jp-theme-light", "data-theme", "data-vscode-theme-kind"],
+      });
   }
 
   destroy() {
@@ -1420,12 +1839,15 @@ export class Stepper {
     this.state.hover = this.state.cell = null;
     this.see();
     this.relook(false);
-    if (before?.signature === this.trace.signature) this.rows.forEach((row, i) => row.take(this.trace.lanes[i]));
+    if (before?.signature === this.trace.signature)
+      this.rows.forEach((row, i) => row.take(this.trace.lanes[i]));
     else this.rebuild();
     this.strip.load();
     this.strip.forget();
     this.ladder.load();
-    this.plots.forEach((plot) => { plot.trace = null; });
+    this.plots.forEach((plot) => {
+      plot.trace = null;
+    });
     this.layout();
     this.paint();
     refocus();
@@ -1435,9 +1857,16 @@ export class Stepper {
   noteFocus() {
     const before = this.focused();
     if (!before?.dataset.testid || !this.root.contains(before)) return () => {};
-    const names = ["testid", "lane", "kind", "token", "slot"].filter((name) => name in before.dataset);
-    const twin = names.map((name) => `[data-${name}="${CSS.escape(before.dataset[name])}"]`).join("");
-    return () => { if (!before.isConnected) (this.root.querySelector(twin) ?? this.root).focus({ preventScroll: true }); };
+    const names = ["testid", "lane", "kind", "token", "slot"].filter(
+      (name) => name in before.dataset,
+    );
+    const twin = names
+      .map((name) => `[data-${name}="${CSS.escape(before.dataset[name])}"]`)
+      .join("");
+    return () => {
+      if (!before.isConnected)
+        (this.root.querySelector(twin) ?? this.root).focus({ preventScroll: true });
+    };
   }
 
   rebuild() {
@@ -1480,7 +1909,10 @@ export class Stepper {
     this.strip.drawn = null;
     this.strip.load();
     this.strip.forget();
-    this.plots.forEach((plot) => { plot.load(); plot.trace = null; });
+    this.plots.forEach((plot) => {
+      plot.load();
+      plot.trace = null;
+    });
     this.options.load();
     this.schedule();
   }
@@ -1496,7 +1928,9 @@ export class Stepper {
     const mode = this.width >= 880 ? "wide" : this.width >= 560 ? "medium" : "narrow";
     const count = this.state.visible.size;
     this.root.dataset.width = mode;
-    this.rows.forEach((row) => { row.node.style.display = this.state.visible.has(row.lane.id) ? "" : "none"; });
+    this.rows.forEach((row) => {
+      row.node.style.display = this.state.visible.has(row.lane.id) ? "" : "none";
+    });
     this.strip.forget();
     this.share(mode, count);
     this.root.dataset.dense = String(Number(mode === "wide" && this.heat < 118));
@@ -1530,7 +1964,10 @@ export class Stepper {
     const inner = this.width - 24;
     this.twoLines = mode === "wide" && ((inner - 16) * 7) / 33 - 12 < 80 + 44 * count;
     this.plotHeight = 128;
-    this.heat = Math.min(mode === "medium" ? 130 : 99, Math.floor((inner - 3 * (mode === "narrow" ? 8 : 14)) / 4));
+    this.heat = Math.min(
+      mode === "medium" ? 130 : 99,
+      Math.floor((inner - 3 * (mode === "narrow" ? 8 : 14)) / 4),
+    );
     if (mode !== "wide") return;
     const room = (this.state.height || 700) - this.fixedHeight() - 8 * (count - 1);
     this.heat = this.fit((room - (count > 2 ? 112 : 128)) / count, count, inner);
@@ -1549,8 +1986,17 @@ export class Stepper {
 
   fixedHeight() {
     this.options.hint.hidden = this.state.visible.size > 2;
-    const others = [this.strip.node, this.say, this.heads.node, this.controls.node, this.options.node];
-    return others.reduce((sum, node) => sum + node.offsetHeight, (this.twoLines ? 42 : 24) + 6 * 8 + 16);
+    const others = [
+      this.strip.node,
+      this.say,
+      this.heads.node,
+      this.controls.node,
+      this.options.node,
+    ];
+    return others.reduce(
+      (sum, node) => sum + node.offsetHeight,
+      (this.twoLines ? 42 : 24) + 6 * 8 + 16,
+    );
   }
 
   set(patch) {
@@ -1576,7 +2022,9 @@ export class Stepper {
   }
 
   toggleLane(id, on) {
-    const ids = this.trace.lanes.map((lane) => lane.id).filter((each) => (each === id ? on : this.state.visible.has(each)));
+    const ids = this.trace.lanes
+      .map((lane) => lane.id)
+      .filter((each) => (each === id ? on : this.state.visible.has(each)));
     this.set({ lanes: ids.length === this.trace.lanes.length ? [] : ids });
   }
 
@@ -1595,7 +2043,10 @@ export class Stepper {
   // While playing, steps fall due by the clock; a slow frame skips ahead rather than lag.
   advance(now) {
     if (!this.state.playing) return;
-    this.due = (this.before == null ? 0 : this.due + Math.min(0.5, (now - this.before) / 1000) * RATE * this.state.speed);
+    this.due =
+      this.before == null
+        ? 0
+        : this.due + Math.min(0.5, (now - this.before) / 1000) * RATE * this.state.speed;
     this.before = now;
     const whole = Math.floor(this.due);
     if (!whole) return;
@@ -1610,7 +2061,9 @@ export class Stepper {
     this.state.step = clamp(this.state.step, 0, this.trace.last);
     this.strip.paint();
     this.heads.paint();
-    this.rows.forEach((row) => { if (this.state.visible.has(row.lane.id)) row.paint(); });
+    this.rows.forEach((row) => {
+      if (this.state.visible.has(row.lane.id)) row.paint();
+    });
     this.plots.forEach((plot) => plot.paint());
     this.ladder.paint();
     this.controls.paint();
@@ -1624,7 +2077,11 @@ export class Stepper {
 
   mark() {
     const { step, playing } = this.state;
-    Object.assign(this.root.dataset, { step: String(step), steps: String(this.trace.steps), playing: String(playing) });
+    Object.assign(this.root.dataset, {
+      step: String(step),
+      steps: String(this.trace.steps),
+      playing: String(playing),
+    });
   }
 
   rest() {
@@ -1648,7 +2105,9 @@ export class Stepper {
     if (lane.sentences.length) return lane.sentences[step];
     if (step === 0) return "Nothing is stored.";
     const error = lane.at("norm_error", step);
-    return Number.isFinite(error) ? `Writes a residual of size ${three(error)}; mean recall error is now ${three(lane.at("recall_mean", step))}.` : "Reads and leaves the memory as it is.";
+    return Number.isFinite(error)
+      ? `Writes a residual of size ${three(error)}; mean recall error is now ${three(lane.at("recall_mean", step))}.`
+      : "Reads and leaves the memory as it is.";
   }
 
   storedAt(step) {
@@ -1672,8 +2131,15 @@ export class Stepper {
     if (!inside) return;
     const value = heat.values()[cell.row * heat.box.columns + cell.column];
     const at = heat.lane.kept[heat.lane.frame(this.state.step)];
-    setText(this.tip, `${symbol(cell.kind)} = ${exact(value)} · row ${cell.row}, column ${cell.column} · ${heat.lane.title}, step ${at}`);
-    Object.assign(this.tip.dataset, { value: String(value), row: String(cell.row), column: String(cell.column) });
+    setText(
+      this.tip,
+      `${symbol(cell.kind)} = ${exact(value)} · row ${cell.row}, column ${cell.column} · ${heat.lane.title}, step ${at}`,
+    );
+    Object.assign(this.tip.dataset, {
+      value: String(value),
+      row: String(cell.row),
+      column: String(cell.column),
+    });
     this.placeTip(heat, cell);
   }
 
@@ -1715,7 +2181,11 @@ export class Stepper {
       ArrowRight: () => this.jump(step + 1),
       Home: () => this.jump(0),
       End: () => this.jump(this.trace.last),
-      Escape: this.options.details.open ? () => { this.options.details.open = false; } : null,
+      Escape: this.options.details.open
+        ? () => {
+            this.options.details.open = false;
+          }
+        : null,
     };
     return actions[event.key];
   }
@@ -1733,7 +2203,10 @@ export class Stepper {
   }
 
   saveView() {
-    download(this.fileName(".html"), new Blob([this.host.page(this.view(), this.trace.name)], { type: "text/html" }));
+    download(
+      this.fileName(".html"),
+      new Blob([this.host.page(this.view(), this.trace.name)], { type: "text/html" }),
+    );
   }
 
   savePicture() {
@@ -1746,14 +2219,29 @@ export class Stepper {
   }
 
   saveCsv(panel) {
-    const text = this.rowsOf(panel).map((row) => row.map(csvCell).join(",")).join("\r\n") + "\r\n";
-    download(this.fileName(`-${panel.replace(/[^\w-]+/g, "-")}.csv`), new Blob(["\ufeff", text], { type: "text/csv" }));
+    const text =
+      this.rowsOf(panel)
+        .map((row) => row.map(csvCell).join(","))
+        .join("\r\n") + "\r\n";
+    download(
+      this.fileName(`-${panel.replace(/[^\w-]+/g, "-")}.csv`),
+      new Blob(["\ufeff", text], { type: "text/csv" }),
+    );
   }
 
   panels() {
     const lanes = this.trace.lanes;
-    const matrices = lanes.flatMap((lane) => KINDS.filter((kind) => lane.has_matrix && lane.size(kind.key)).map((kind) => [`${kind.key} ${lane.id}`, `${symbol(kind.key)} of ${lane.title}, this step`]));
-    return [["curves", "curves and numbers, all steps"], ["ladder", "stored pairs, this step"], ...matrices];
+    const matrices = lanes.flatMap((lane) =>
+      KINDS.filter((kind) => lane.has_matrix && lane.size(kind.key)).map((kind) => [
+        `${kind.key} ${lane.id}`,
+        `${symbol(kind.key)} of ${lane.title}, this step`,
+      ]),
+    );
+    return [
+      ["curves", "curves and numbers, all steps"],
+      ["ladder", "stored pairs, this step"],
+      ...matrices,
+    ];
   }
 
   rowsOf(panel) {
@@ -1764,37 +2252,61 @@ export class Stepper {
     const columns = lane.size(kind)[1];
     const values = lane.matrix(kind, lane.frame(this.state.step));
     const rows = [["row", ...Array.from({ length: columns }, (_, i) => `column ${i}`)]];
-    for (let i = 0; i < values.length; i += columns) rows.push([i / columns, ...values.slice(i, i + columns)]);
+    for (let i = 0; i < values.length; i += columns)
+      rows.push([i / columns, ...values.slice(i, i + columns)]);
     return rows;
   }
 
   curveRows() {
-    const keys = Object.keys(this.trace.lanes[0].arrays).filter((key) => this.trace.lanes[0].arrays[key].shape.length === 1 && key !== "kept");
+    const keys = Object.keys(this.trace.lanes[0].arrays).filter(
+      (key) => this.trace.lanes[0].arrays[key].shape.length === 1 && key !== "kept",
+    );
     const head = ["step", "token", "rule", ...keys, "answer", "right"];
-    const rows = Array.from({ length: this.trace.steps }, (_, step) => this.trace.lanes.map((lane) => [
-      step, this.trace.label(step), lane.id, ...keys.map((key) => lane.at(key, step)), lane.answers[step] ?? "", lane.correct[step] ?? "",
-    ]));
+    const rows = Array.from({ length: this.trace.steps }, (_, step) =>
+      this.trace.lanes.map((lane) => [
+        step,
+        this.trace.label(step),
+        lane.id,
+        ...keys.map((key) => lane.at(key, step)),
+        lane.answers[step] ?? "",
+        lane.correct[step] ?? "",
+      ]),
+    );
     return [head, ...rows.flat()];
   }
 
   ladderRows() {
     const { trace } = this;
-    const head = ["pair", "stored at step", "replaced at step", ...trace.lanes.map((lane) => `recall error ${lane.id}`)];
-    return [head, ...trace.pairs.map((token, pair) => [
-      trace.labels[token], token + 1, trace.overwritten_at[pair] < 0 ? "" : trace.overwritten_at[pair], ...trace.lanes.map((lane) => this.ladder.value(lane, pair)),
-    ])];
+    const head = [
+      "pair",
+      "stored at step",
+      "replaced at step",
+      ...trace.lanes.map((lane) => `recall error ${lane.id}`),
+    ];
+    return [
+      head,
+      ...trace.pairs.map((token, pair) => [
+        trace.labels[token],
+        token + 1,
+        trace.overwritten_at[pair] < 0 ? "" : trace.overwritten_at[pair],
+        ...trace.lanes.map((lane) => this.ladder.value(lane, pair)),
+      ]),
+    ];
   }
 }
 
 function same(a, b) {
-  if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((value, i) => value === b[i]);
-  if (a && b && typeof a === "object" && typeof b === "object") return JSON.stringify(a) === JSON.stringify(b);
+  if (Array.isArray(a) && Array.isArray(b))
+    return a.length === b.length && a.every((value, i) => value === b[i]);
+  if (a && b && typeof a === "object" && typeof b === "object")
+    return JSON.stringify(a) === JSON.stringify(b);
   return a === b;
 }
 
 function hostIsDark() {
   const [body, page] = [document.body, document.documentElement];
   if (body.dataset.jpThemeLight) return body.dataset.jpThemeLight === "false";
+  if (body.dataset.vscodeThemeKind) return body.dataset.vscodeThemeKind.includes("dark");
   for (const node of [body, page]) {
     if (node.classList.contains("dark") || node.dataset.theme === "dark") return true;
     if (node.classList.contains("light") || node.dataset.theme === "light") return false;
@@ -1838,10 +2350,17 @@ function printNode(ctx, node) {
   if (node.matches(LEFT_OUT) || getComputedStyle(node).display === "none") return;
   const bounds = node.getBoundingClientRect();
   if (node.tagName === "CANVAS") {
-    if (!node.classList.contains("empty")) ctx.drawImage(node, bounds.left, bounds.top, bounds.width, bounds.height);
+    if (!node.classList.contains("empty"))
+      ctx.drawImage(node, bounds.left, bounds.top, bounds.width, bounds.height);
     return;
   }
-  if (node.tagName === "SELECT") return printLine(ctx, node.selectedOptions[0]?.textContent ?? "", bounds, getComputedStyle(node));
+  if (node.tagName === "SELECT")
+    return printLine(
+      ctx,
+      node.selectedOptions[0]?.textContent ?? "",
+      bounds,
+      getComputedStyle(node),
+    );
   ctx.save();
   printBox(ctx, node, bounds);
   for (const child of node.childNodes) printNode(ctx, child);
@@ -1866,7 +2385,13 @@ function printBorder(ctx, bounds, style) {
   const [left, top] = [parseFloat(style.borderLeftWidth), parseFloat(style.borderTopWidth)];
   ctx.fillStyle = ctx.strokeStyle = style.borderLeftColor;
   ctx.lineWidth = left || 1;
-  if (left && top) ctx.strokeRect(bounds.left + left / 2, bounds.top + left / 2, bounds.width - left, bounds.height - left);
+  if (left && top)
+    ctx.strokeRect(
+      bounds.left + left / 2,
+      bounds.top + left / 2,
+      bounds.width - left,
+      bounds.height - left,
+    );
   else if (left) ctx.fillRect(bounds.left, bounds.top, left, bounds.height);
 }
 
@@ -1906,7 +2431,8 @@ const inScript = (value) => JSON.stringify(value).replace(/</g, "\\u003c");
 function base64(view) {
   const bytes = new Uint8Array(view.buffer ?? view, view.byteOffset ?? 0, view.byteLength);
   let text = "";
-  for (let i = 0; i < bytes.length; i += 0x8000) text += String.fromCharCode(...bytes.subarray(i, i + 0x8000));
+  for (let i = 0; i < bytes.length; i += 0x8000)
+    text += String.fromCharCode(...bytes.subarray(i, i + 0x8000));
   return btoa(text);
 }
 
@@ -1928,7 +2454,10 @@ class ModelHost {
   }
 
   attach(app) {
-    this.handlers = [...SYNCED, "height"].map((name) => [`change:${name}`, () => this.receive(app, name)]);
+    this.handlers = [...SYNCED, "height"].map((name) => [
+      `change:${name}`,
+      () => this.receive(app, name),
+    ]);
     this.handlers.push(["change:data", () => app.load(this.model.get("data"))]);
     for (const [event, handler] of this.handlers) this.model.on(event, handler);
     app.load(this.model.get("data"));
@@ -1970,7 +2499,11 @@ class ModelHost {
   }
 
   page(view, name) {
-    return fillPage(this.model.get("page"), [["%%TITLE%%", markup(name)], ["%%VIEW%%", inScript(view)], ["%%DATA%%", base64(this.model.get("data"))]]);
+    return fillPage(this.model.get("page"), [
+      ["%%TITLE%%", markup(name)],
+      ["%%VIEW%%", inScript(view)],
+      ["%%DATA%%", base64(this.model.get("data"))],
+    ]);
   }
 
   close() {
@@ -1984,7 +2517,10 @@ class PageHost {
   constructor(document) {
     this.source = document.documentElement.cloneNode(true);
     this.start = JSON.parse(document.getElementById("stepper-view").textContent);
-    this.data = Uint8Array.from(atob(document.getElementById("stepper-data").textContent.trim()), (c) => c.charCodeAt(0));
+    this.data = Uint8Array.from(
+      atob(document.getElementById("stepper-data").textContent.trim()),
+      (c) => c.charCodeAt(0),
+    );
   }
 
   view() {
