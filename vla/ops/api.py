@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import torch
+
 from vla.ops.associative import associative_scan
 from vla.ops.backend import choose_backend, kernels
 from vla.ops.check import (
@@ -109,7 +111,11 @@ def _run_in_torch(
     dtype = start.S.dtype
     q, k, v = (x.to(dtype) for x in sequences[:3])
     u, beta = (x if x is None else x.to(dtype) for x in sequences[3:])
-    u = default_direction(k, beta) if u is None else u
+    if u is None:
+        # The chunk form takes the penalty's directions in float64: rounded ones would not be
+        # parallel to the keys, which repeated keys and a small λ0 magnify by T/λ0.
+        wide = torch.float64 if name == "chunk" and beta is not None else dtype
+        u = default_direction(k.to(wide), None if beta is None else beta.to(wide))
     if name == "chunk":
         o, state = chunk_vla(q, k, v, u, beta, start, chunk_size=chunk_size, **rule)
     else:

@@ -150,9 +150,9 @@ def _inverse(A: Float[Tensor, "n d d"]) -> Float[Tensor, "n d d"]:
 
 def _add_at_refresh(rows: Tensor, of: Tensor, block: Block, eps: float) -> Tensor:
     """Add ``ε_r`` times the last row of ``of`` where a refresh precedes the use of ``A``."""
-    for c, refreshed in enumerate(block.refreshed):
-        if refreshed:
-            rows[:, c, -1] += eps * of[:, c, -1]
+    if any(block.refreshed):
+        size = eps * torch.tensor(block.refreshed, dtype=rows.dtype, device=rows.device)
+        rows[:, :, -1] += size[:, None] * of[:, :, -1]
     return rows
 
 
