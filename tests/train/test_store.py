@@ -96,7 +96,7 @@ def test_a_heartbeat_keeps_the_lease(tmp_path):
         assert mine.finish(key, RESULT)
 
 
-def test_a_dead_owner_is_known_at_once(tmp_path):
+def test_a_dead_owner_is_known_at_once():
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     assert is_gone(f"{machine()}|{dead.pid}|123|x")
@@ -110,7 +110,7 @@ def test_nothing_is_written_if_a_transaction_breaks(tmp_path):
         key = canonical = None
 
     with Store(tmp_path / "s") as store:
-        with pytest.raises(StoreError):
+        with pytest.raises(TypeError):
             store.add([*wanted(2), Wanted(Bad())])  # type: ignore[arg-type]
         assert store.rows() == []
         assert store.add(wanted()) == 3
@@ -193,9 +193,11 @@ def test_a_file_size_limit_says_so_and_loses_nothing(tmp_path):
 def test_a_read_only_folder_says_so(tmp_path, code):
     error = sqlite3.OperationalError("attempt to write a readonly database")
     error.sqlite_errorname = code
-    with pytest.raises(StoreError, match="can't be written") as caught:
-        with store_errors.explained(tmp_path):
-            raise error
+    with (
+        pytest.raises(StoreError, match="can't be written") as caught,
+        store_errors.explained(tmp_path),
+    ):
+        raise error
     assert "--store" in str(caught.value)
 
 

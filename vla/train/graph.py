@@ -71,11 +71,7 @@ class GraphTrainer(Trainer):
         super()._make_buffers()
         steps, sets = self.config.steps, len(self.sets)
         self.mirrors = [
-            (
-                torch.empty(steps, 2, pin_memory=True),
-                torch.empty(sets, 3, dtype=torch.float64, pin_memory=True),
-            )
-            for _ in range(self.depth)
+            (_pinned(steps, 2), _pinned(sets, 3, dtype=torch.float64)) for _ in range(self.depth)
         ]
         """Where copies of the log land on the host, one for each block under way."""
 
@@ -258,6 +254,11 @@ def room_for(cost: int, device: torch.device) -> bool:
         return True
     torch.cuda.empty_cache()
     return torch.cuda.mem_get_info(device)[0] > needed
+
+
+def _pinned(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Host memory that the device copies to while the host goes on."""
+    return torch.empty(*shape, dtype=dtype, pin_memory=True)
 
 
 def _register(graph: torch.cuda.CUDAGraph, generators: tuple[torch.Generator, ...]) -> None:

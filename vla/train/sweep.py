@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -191,7 +193,8 @@ class _Turns:
     ) -> None:
         self.engine, self.todo, self.store, self.bar = engine, todo, store, bar
         self.active: dict[str, tuple[Wanted, Trainer]] = {}
-        self.idle: dict[str, Trainer] = {}
+        self.idle: dict[str, list[Trainer]] = defaultdict(list)
+        self.jobs = engine.jobs
         self.cost = 0
 
     def go(self) -> None:
@@ -217,13 +220,13 @@ class _Turns:
         return news
 
     def _fill(self) -> None:
-        while self.todo and len(self.active) < self.engine.jobs and self._has_room():
+        while self.todo and len(self.active) < self.jobs and self._has_room():
             wanted = self.todo.pop(self._next_index())
             if self.store.claim(wanted.config.key):
                 self._start(wanted)
 
     def _has_room(self) -> bool:
-        if not self.active or not self.cost or self.idle:
+        if not self.active or not self.cost or any(self.idle.values()):
             return True
         from vla.train.graph import room_for
 
@@ -233,13 +236,16 @@ class _Turns:
         """A run that an idle graph fits, else one of a shape not under way, else the first."""
         shapes = [item.config.shape_key for item in self.todo]
         busy = {item.config.shape_key for item, _ in self.active.values()}
-        fits = (i for i, shape in enumerate(shapes) if shape in self.idle)
+        fits = (i for i, shape in enumerate(shapes) if self.idle.get(shape))
         other = (i for i, shape in enumerate(shapes) if shape not in busy)
         return next(fits, next(other, 0))
 
     def _start(self, wanted: Wanted) -> None:
         try:
             trainer = self._trainer(wanted)
+        except torch.OutOfMemoryError as error:
+            self._postpone(wanted, error)
+            return
         except (RuntimeError, ValueError) as error:
             self._fail(wanted, error)
             return
@@ -247,11 +253,21 @@ class _Turns:
         self.active[wanted.config.key] = (wanted, trainer)
 
     def _trainer(self, wanted: Wanted) -> Trainer:
-        trainer = self.idle.pop(wanted.config.shape_key, None)
-        if trainer is None:
+        idle = self.idle.get(wanted.config.shape_key)
+        if not idle:
             return new_trainer(wanted.config, self.engine.device)
+        trainer = idle.pop()
         trainer.restart(wanted.config)
         return trainer
+
+    def _postpone(self, wanted: Wanted, error: torch.OutOfMemoryError) -> None:
+        """Memory was shorter than it looked: do this run later, with fewer beside it."""
+        if not self.active:
+            self._fail(wanted, error)
+            return
+        self.jobs = len(self.active)
+        self.store.release(wanted.config.key)
+        self.todo.append(wanted)
 
     def _end(self, wanted: Wanted, trainer: Trainer) -> None:
         note = getattr(trainer, "not_captured", "")
@@ -265,9 +281,9 @@ class _Turns:
     def _retire(self, trainer: Trainer) -> None:
         """Keep a captured graph for a run of the same shape, if there is one to come."""
         shape = trainer.config.shape_key
-        wanted = any(item.config.shape_key == shape for item in self.todo)
-        if trainer.can_restart and wanted and shape not in self.idle:
-            self.idle[shape] = trainer
+        coming = sum(item.config.shape_key == shape for item in self.todo)
+        if trainer.can_restart and coming > len(self.idle[shape]):
+            self.idle[shape].append(trainer)
         else:
             trainer.close()
 
@@ -290,7 +306,7 @@ class _Turns:
             # If the store is what failed, the lease runs out by itself.
             with suppress(StoreError):
                 self.store.release(key)
-        for trainer in self.idle.values():
+        for trainer in itertools.chain(*self.idle.values()):
             trainer.close()
 
 
