@@ -61,7 +61,12 @@ def check(case, op=vla_attention, *, dtype=torch.float32, bound=None, precision=
     bound = bound or HALF.get(dtype, BOUNDS[precision])
     with poisoned():
         got = results(case.to(DEVICE), op, backend="triton", precision=precision, **options)
-    assert_close(got, reference(case, op, **options), bound)
+    assert_close(got, _nothing_is_zero(reference(case, op, **options)), bound)
+
+
+def _nothing_is_zero(tensors):
+    """Where the loop leaves 1e-30 (its β under the root) the error is absolute, not relative."""
+    return {n: torch.zeros_like(x) if x.norm() < 1e-12 else x for n, x in tensors.items()}
 
 
 @pytest.mark.skipif(GPU or INTERPRETED, reason="the tests below run directly")
@@ -125,7 +130,7 @@ def test_segments(own_u, state, monkeypatch):
     monkeypatch.setattr(plan, "SHORTEST_SEGMENT", 64)
     plan.cut.cache_clear()
     case = make_case(tokens=150, batch=1, heads=1, own_u=own_u, state=state)
-    assert plan.cut(1, 150, tile=16, period=0, step=0).segments == 3
+    assert plan.cut(1, 150, tile=16, period=0, step=0).segments == 2
     check(case)
     plan.cut.cache_clear()
 

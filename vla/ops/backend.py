@@ -1,6 +1,5 @@
 """Which implementation runs a call, and why."""
 
-import importlib
 from types import ModuleType
 
 from vla.errors import ArgumentError
@@ -34,8 +33,10 @@ def choose_backend(q: Tensor, v: Tensor, backend: str = "auto") -> tuple[str, st
 
 
 def kernels() -> ModuleType:
-    """The Triton kernels, imported when first needed."""
-    return importlib.import_module("vla.ops.kernels")
+    """The Triton kernels, imported when first needed, by a statement that torch.compile follows."""
+    from vla.ops import kernels as module
+
+    return module
 
 
 def _require_triton(q: Tensor, v: Tensor) -> None:
