@@ -125,6 +125,7 @@ def test_refresh() -> None:
     assert vla.norm_error[late].mean() < 0.5 * rls.norm_error[late].mean()
     assert vla.norm_A[-1] > 10 * rls.norm_A[-1]
     assert right("refresh") == {"vla": 4, "rls": 0}
+    assert vla.recall_mean[-1] > rls.recall_mean[-1]
     still = PRESETS["refresh"].scene.with_(refresh_every=0).trace()
     np.testing.assert_allclose(still.lane("vla").S, still.lane("rls").S, atol=1e-10)
 

@@ -77,6 +77,15 @@ def test_presets_bring_their_own_place() -> None:
         visit.open("nobody")
 
 
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_prepared_scene_plays_in_five_seconds(name: str) -> None:
+    visit = Session({})
+    visit.open(name)
+    left = len(visit.stepper.trace) - 1 - visit.stepper.step
+    assert left / (2 * visit.stepper.speed) <= 5
+    assert left > 5 or visit.stepper.speed == 1
+
+
 def test_a_wish_for_an_unknown_scene_is_ignored() -> None:
     visit = Session({})
     visit.obey("open:<script>")

@@ -92,8 +92,8 @@ PRESETS: dict[str, Preset] = {
         "refresh as process noise",
         "The world turns by 5° a token. Why add to A what the data took away?",
         "VLA has the exact gain and a refresh at every token; RLS is the same without refresh.",
-        "A refresh is the process noise of a Kalman filter: with it ‖A‖ stays up, residuals are "
-        "less than half of RLS's, and all 4 queries are right where RLS has none.",
+        "A refresh is a Kalman filter's process noise: ‖A‖ stays up, residuals are less than half "
+        "of RLS's and all 4 queries are right where RLS has none; outdated pairs fade faster.",
         Scene(
             kind="drifting", turns="map", n=60, d=4, degrees=5.0, lanes=("vla", "rls"),
             gain="rls", refresh_every=1, refresh_eps=0.3,

@@ -12,8 +12,11 @@ from vla.scene.presets import PRESETS, preset_of
 from vla.scene.scene import Scene, knobs
 from vla.trace.file import from_bytes, to_bytes
 from vla.widgets import Stepper, lane_ids
+from vla.widgets.stepper import SPEEDS
 
 MAX_UPLOAD = 64 * 2**20
+PLAYING_TIME = 5.0
+"""Seconds in which a prepared scene plays to its answer; shorter ones keep their usual speed."""
 
 
 class Session:
@@ -29,6 +32,7 @@ class Session:
         trace = self.scene.trace()
         self.stepper = Stepper(trace, step=min(self.scene.step, len(trace) - 1))
         self._show_lanes()
+        self._pace()
         self.panel = Panel(values=self.scene.texts(), notes=notes, origin=_origin())
         self._tell()
 
@@ -74,6 +78,7 @@ class Session:
         scene = PRESETS[name].scene
         self._picture(scene, step=scene.step)
         self._show_lanes()
+        self._pace()
         with self.panel.hold_sync():
             self.panel.values = scene.texts()
             self.panel.notes = []
@@ -124,6 +129,11 @@ class Session:
 
     def _show_lanes(self) -> None:
         self.stepper.lanes = self.scene.visible() if self.scene.hidden else []
+
+    def _pace(self) -> None:
+        left = len(self.stepper.trace) - 1 - self.stepper.step
+        fast = (speed for speed in SPEEDS if speed >= 1 and left / (2 * speed) <= PLAYING_TIME)
+        self.stepper.speed = next(fast, SPEEDS[-1])
 
     def _tell(self) -> None:
         self.panel.preset = self.preset or ""
