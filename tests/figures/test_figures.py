@@ -10,10 +10,12 @@ from vla import figures
 from vla.errors import ArgumentError
 from vla.figures.theme import THEMES
 from vla.rules import make
+from vla.rules.vla import VLA
 from vla.theory import overlap_grid, recall_curve, ridge_curve
-from vla.trace import Trace
+from vla.tokens import make_stream
+from vla.trace import Trace, record
 
-OVER_TIME = (figures.norms, figures.ridge, figures.spectral)
+OVER_TIME = (figures.norms, figures.ridge, figures.spectral, figures.forgetting)
 AT_STEP = (figures.matrices, figures.ladder)
 TRACES = ("trace", "one_step", "long", "overwritten", "external")
 
@@ -114,6 +116,27 @@ def test_ladder_names_an_overwritten_pair(overwritten) -> None:
     assert [row.endswith("(overwritten)") for row in rows] == [True, False, False]
 
 
+def test_forgetting_has_every_error_on_one_scale_from_zero(trace) -> None:
+    drawn = figures.forgetting(trace)
+    for lane, picture in zip(trace.lanes, drawn.data, strict=True):
+        assert np.array_equal(picture.z, lane.recall.T, equal_nan=True)  # nothing overwritten here
+        assert np.array_equal(picture.x, lane.kept)
+    largest = max(np.nanmax(lane.recall) for lane in trace.lanes)
+    assert (drawn.layout.coloraxis.cmin, drawn.layout.coloraxis.cmax) == (0, max(1, largest))
+
+
+def test_an_overwritten_pair_is_not_blamed_on_anyone(overwritten) -> None:
+    picture = figures.forgetting(overwritten).data[0]
+    assert np.isnan(picture.z[0]).tolist() == [True, False, False, True]
+
+
+def test_a_typed_tag_stays_text() -> None:
+    trace = record(["vla"], make_stream("words", text="<b>cat: <script>, ? <b>cat"))
+    assert figures.ladder(trace, 1).data[0].y[0] == "1  &lt;b&gt;cat → &lt;script&gt;"
+    assert figures.matrices(trace, 1).layout.title.text == "Step 1: &lt;b&gt;cat → &lt;script&gt;"
+    assert "<script>" in figures.alt(figures.matrices(trace, 1))
+
+
 def test_an_empty_memory_is_said_to_be_empty(trace) -> None:
     assert figures.alt(figures.ladder(trace, 0)) == "No pair is stored at step 0."
     assert "nothing stored yet" in figures.alt(figures.matrices(trace, 0))
@@ -138,10 +161,6 @@ def test_lanes_of_one_rule_differ_by_dash_and_as_published_is_dashed(trace) -> N
 
 
 def test_the_published_preset_is_dashed_and_hollow() -> None:
-    from vla.rules.vla import VLA
-    from vla.tokens import make_stream
-    from vla.trace import record
-
     stream = make_stream("gaussian", n=3, d=4, d_v=4, queries=0)
     curve = figures.norms(record(VLA.as_published(), stream)).data[0]
     assert (curve.line.dash, curve.marker.symbol) == ("dash", "circle-open")

@@ -5,8 +5,18 @@ Every figure takes ``theme_name`` ("light" or "dark"), carries a text that stand
 """
 
 from vla.figures.curves import norms, ridge, spectral
-from vla.figures.memory import ladder, matrices
+from vla.figures.memory import forgetting, ladder, matrices
 from vla.figures.theme import alt
 from vla.figures.theory import capacity, whitening
 
-__all__ = ["alt", "capacity", "ladder", "matrices", "norms", "ridge", "spectral", "whitening"]
+__all__ = [
+    "alt",
+    "capacity",
+    "forgetting",
+    "ladder",
+    "matrices",
+    "norms",
+    "ridge",
+    "spectral",
+    "whitening",
+]

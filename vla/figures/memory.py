@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -39,7 +41,8 @@ def matrices(trace: Trace, step: int, *, theme_name: str = "light") -> go.Figure
     shown = _kept(lanes[0], step)[1] if lanes else step
     title = f"Step {shown}: {_label(trace, shown)}"
     return finish(
-        figure, look, title=title, height=150 + 210 * max(1, len(lanes)), showlegend=False,
+        figure, look, title=_escaped(title, 60), showlegend=False,
+        height=150 + 210 * max(1, len(lanes)),
         alt=f"{title}. " + " ".join(_words(lane, step) for lane in lanes),
         **_axes(largest, look),
     )  # fmt: skip
@@ -74,6 +77,46 @@ def ladder(trace: Trace, step: int, *, theme_name: str = "light") -> go.Figure:
         figure, look, title=f"Stored pairs read back after step {step}",
         height=190 + 26 * max(1, len(rows)), alt=_ladder_words(trace, step, stored),
     )  # fmt: skip
+
+
+def forgetting(trace: Trace, *, theme_name: str = "light") -> go.Figure:
+    """Recall error of every pair at every step: a panel per rule, a row per pair, one colour scale.
+
+    The scale ends at 1 (no memory) or at the largest error, whichever is more. A pair has no colour
+    before it is written, after it is overwritten, nor at steps that a long trace didn't keep.
+    Raises ``ValueError`` for an unknown theme.
+    """
+    look = theme(theme_name)
+    lanes = trace.lanes
+    figure = make_subplots(
+        len(lanes), 1, shared_xaxes=True, subplot_titles=[lane.title for lane in lanes],
+        vertical_spacing=0.25 / max(2, len(lanes)),
+    )  # fmt: skip
+    names = [_pair_name(trace, i, -1) for i in range(len(trace.pairs))]
+    for row, lane in enumerate(lanes, start=1):
+        hover = "%{y}, step %{x}<br>error %{z:.3g}<extra>" + lane.title + "</extra>"
+        picture = go.Heatmap(
+            x=lane.kept, y=names, z=_valid(trace, lane), coloraxis="coloraxis", hovertemplate=hover
+        )
+        figure.add_trace(picture, row=row, col=1)
+    figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
+    figure.update_xaxes(showgrid=False)
+    figure.update_xaxes(title_text="step", row=len(lanes), col=1)
+    largest = max([1.0, *(float(np.nanmax(_valid(trace, lane), initial=0.0)) for lane in lanes)])
+    bar = {"title": {"text": "error", "side": "right"}, "thickness": 12, "outlinewidth": 0}
+    return finish(
+        figure, look, title="What each write did to the pairs before it", showlegend=False,
+        height=140 + len(lanes) * (60 + 18 * min(12, len(names))),
+        alt=_ladder_words(trace, len(trace) - 1, list(range(len(names)))),
+        coloraxis={"cmin": 0, "cmax": largest, "colorscale": colourscale(look.sequential),
+                   "colorbar": bar},
+    )  # fmt: skip
+
+
+def _valid(trace: Trace, lane: Lane) -> Float[Array, "p m"]:
+    """Recall errors by pair and kept step, NaN from where a pair is overwritten."""
+    gone = trace.overwritten_at[:, None]
+    return np.where((gone >= 0) & (lane.kept >= gone), np.nan, lane.recall.T)
 
 
 def _grid(lanes: list[Lane]) -> go.Figure:
@@ -176,8 +219,15 @@ def _words(lane: Lane, step: int) -> str:
 def _pair_name(trace: Trace, i: int, step: int) -> str:
     gone = trace.overwritten_at[i]
     words = trace.stream.vocabulary is not None
-    label = f"{i + 1}  {trace.stream.labels[trace.pairs[i]]}" if words else f"pair {i + 1}"
+    label = (
+        f"{i + 1}  {_escaped(trace.stream.labels[trace.pairs[i]])}" if words else f"pair {i + 1}"
+    )
     return f"{label} (overwritten)" if 0 <= gone <= step else label
+
+
+def _escaped(label: str, longest: int = 28) -> str:
+    """A label as text: plotly reads tags in labels, and a typed word may hold one."""
+    return html.escape(label if len(label) <= longest else label[: longest - 1] + "…")
 
 
 def _rightmost(figure: go.Figure) -> float:

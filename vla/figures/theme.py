@@ -63,6 +63,7 @@ def template(look: Theme) -> go.layout.Template:
     axis = {
         "gridcolor": look.grid, "linecolor": look.muted, "zerolinecolor": look.grid,
         "tickcolor": look.muted, "ticks": "outside", "ticklen": 4, "showline": True,
+        "automargin": True,
         "title": {"font": {"size": 13, "color": look.muted}, "standoff": 6}, "hoverformat": ".3g",
     }  # fmt: skip
     layout = go.Layout(
@@ -87,7 +88,7 @@ def finish(
     """
     return figure.update_layout(
         template=template(look), title_text=title, height=height, meta={"alt": alt},
-        legend_y=1 - 42 / height, **layout,
+        legend_y=1 - 42 / height, **{"showlegend": True, **layout},
     )  # fmt: skip
 
 
