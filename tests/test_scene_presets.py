@@ -145,7 +145,7 @@ def test_norm() -> None:
 
 
 def test_explosion() -> None:
-    assert lane("explosion", "vla").norm_S.max() > 1e40
+    assert lane("explosion", "vla").norm_S[10] > 1e20
     assert lane("explosion", "rls").norm_S.max() < 10
 
 

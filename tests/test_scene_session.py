@@ -86,6 +86,14 @@ def test_a_prepared_scene_plays_in_five_seconds(name: str) -> None:
     assert left > 5 or visit.stepper.speed == 1
 
 
+def test_a_memory_beyond_float32_is_shown() -> None:
+    visit = Session({})
+    visit.open("explosion")
+    visit.choose({**visit.panel.values, "n": "40"}, serial=1)
+    assert visit.panel.notes == []
+    assert visit.stepper.trace.lane("vla").norm_S.max() > 1e40
+
+
 def test_a_wish_for_an_unknown_scene_is_ignored() -> None:
     visit = Session({})
     visit.obey("open:<script>")

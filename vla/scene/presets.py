@@ -122,10 +122,10 @@ PRESETS: dict[str, Preset] = {
         "the form that explodes",
         "Leave keys at their length, take u from a projection and α as it is: what happens?",
         "VLA runs with those three choices; RLS has the same keys and takes u from them.",
-        "VLA's ‖S‖ passes 10⁴⁰ within 24 pairs, while exact RLS on the same long keys stays below "
+        "VLA's ‖S‖ passes 10²⁰ within ten pairs, while exact RLS on the same long keys stays below "
         "10: the length of α must fit u.",
         Scene(
-            kind="gaussian", n=24, direction="token", features="elu+1", gain="rls",
+            kind="gaussian", n=12, direction="token", features="elu+1", gain="rls",
             normalise_key=False, lanes=("vla", "rls"),
         ),
     ),

@@ -64,7 +64,8 @@ class _Buffer:
         self.limit = limit
 
     def add(self, array: Any) -> dict[str, Any]:
-        data = np.ascontiguousarray(array, dtype="<f4")
+        with np.errstate(over="ignore"):  # A memory that explodes is drawn as infinite.
+            data = np.ascontiguousarray(array, dtype="<f4")
         place = {"offset": self.size, "shape": list(data.shape)}
         self.size += data.nbytes
         if self.size > self.limit:
