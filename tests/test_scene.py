@@ -86,7 +86,7 @@ def test_the_address_of_the_first_scene_is_empty() -> None:
         ({"lambda0": "-3"}, {"lambda0": 1e-6}, "out of range"),
         ({"stream": "<script>"}, {}, "“<script>” is not one of"),
         ({"rules": "vla,nobody"}, {"lanes": ("vla",)}, "“nobody” is not known"),
-        ({"rules": "nobody"}, {}, "not a list of"),
+        ({"rules": "nobody"}, {}, "not one or more of"),
         ({"adaptive": "maybe"}, {}, "not 0 or 1"),
         ({"text": "x" * 3000}, {}, "at most 2000 characters"),
         ({"text": "cat: meow, dog"}, {}, "one key and one value"),

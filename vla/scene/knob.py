@@ -14,6 +14,10 @@ _WHOLE = re.compile(r"[+-]?\d{1,15}")
 _ON, _OFF = {"1", "true", "on", "yes"}, {"0", "false", "off", "no"}
 
 
+REFUSED = object()
+"""Stands for the value of a text that means nothing; the message then says what was wanted."""
+
+
 class Read(NamedTuple):
     """A value read from text, and what had to be changed for it to fit (empty: nothing)."""
 
@@ -42,9 +46,18 @@ class Knob:
     streams: tuple[str, ...] = ()
     """Kinds of stream it belongs to; empty: all."""
 
-    def read(self, text: str) -> Read:
-        """The value that a text from an address stands for, repaired to fit. Never raises."""
-        return _READERS[self.kind](self, text)
+    def read(self, text: str, instead: Any = None) -> Read:
+        """The value that a text from an address stands for, repaired to fit. Never raises.
+
+        ``instead`` is taken for a text that stands for nothing; left out, the default.
+        """
+        value, repair = _READERS[self.kind](self, text)
+        if value is not REFUSED:
+            return Read(value, repair)
+        value = self.default if instead is None else instead
+        return Read(
+            value, f"{self.key}: {_short(text)} is not {repair}; {self.shown(value)} stays."
+        )
 
     def fit(self, value: Any) -> Read:
         """A number put within the limits."""
@@ -63,20 +76,17 @@ class Knob:
             return "1" if value else "0"
         return str(value)
 
-    def shown_default(self) -> str:
-        """The default as a control's help shows it."""
+    def shown(self, value: Any) -> str:
+        """A value as people read it."""
         if self.kind == "flag":
-            return "on" if self.default else "off"
-        return f"{self.default:g}" if self.kind == "float" else self.write(self.default)
+            return "on" if value else "off"
+        if self.kind == "float":
+            return f"{value:g}"
+        return _short(value, 60) if self.kind == "text" else self.write(value).replace(",", ", ")
 
     def is_used(self, stream: str) -> bool:
         """Whether it changes anything for this kind of stream."""
         return not self.streams or stream in self.streams
-
-    def refuse(self, text: str, wanted: str) -> Read:
-        """The default, and why."""
-        message = f"{self.key}: {_short(text)} is not {wanted}; {self.shown_default()} is used."
-        return Read(self.default, message)
 
 
 def parameter(name: str) -> tuple[Parameter, tuple[str, ...]]:
@@ -98,7 +108,7 @@ def parameter(name: str) -> tuple[Parameter, tuple[str, ...]]:
 
 def _read_int(knob: Knob, text: str) -> Read:
     if not _WHOLE.fullmatch(text.strip()):
-        return knob.refuse(text, "a whole number")
+        return Read(REFUSED, "a whole number")
     return knob.fit(int(text))
 
 
@@ -106,23 +116,23 @@ def _read_float(knob: Knob, text: str) -> Read:
     try:
         value = float(text)
     except ValueError:
-        return knob.refuse(text, "a number")
-    return knob.fit(value) if math.isfinite(value) else knob.refuse(text, "a finite number")
+        return Read(REFUSED, "a number")
+    return knob.fit(value) if math.isfinite(value) else Read(REFUSED, "a finite number")
 
 
 def _read_choice(knob: Knob, text: str) -> Read:
     known = knob.choices()
-    return Read(text) if text in known else knob.refuse(text, "one of " + ", ".join(known))
+    return Read(text) if text in known else Read(REFUSED, "one of " + ", ".join(known))
 
 
-def _read_flag(knob: Knob, text: str) -> Read:
+def _read_flag(_: Knob, text: str) -> Read:
     word = text.strip().lower()
-    return Read(word in _ON) if word in _ON | _OFF else knob.refuse(text, "0 or 1")
+    return Read(word in _ON) if word in _ON | _OFF else Read(REFUSED, "0 or 1")
 
 
 def _read_text(knob: Knob, text: str) -> Read:
     if len(text) > knob.high:
-        return knob.refuse(text, f"at most {knob.high:g} characters")
+        return Read(REFUSED, f"at most {knob.high:g} characters")
     return Read(text)
 
 
@@ -132,7 +142,7 @@ def _read_names(knob: Knob, text: str) -> Read:
     kept = tuple(name for name in known if name in given)
     unknown = [word for word in given if word not in known]
     if not kept and knob.default:
-        return knob.refuse(text, "a list of " + ", ".join(known))
+        return Read(REFUSED, "one or more of " + ", ".join(known))
     if unknown:
         return Read(kept, f"{knob.key}: {_short(unknown[0])} is not known and was left out.")
     return Read(kept)

@@ -180,7 +180,7 @@ class Panel {
   listen() {
     const { model } = this;
     this.handlers = {
-      "change:values": () => { if (!this.own) this.take(); },
+      "change:values": () => { if (!this.own && !this.again) this.take(); },
       "change:answered": () => this.answer(),
       "change:notes": () => this.tell(), "change:origin": () => this.tell(), "change:source": () => this.tell(),
       "change:preset": () => this.refresh(), "change:query": () => this.address(), "change:saved": () => this.download(),

@@ -71,7 +71,7 @@ def describe(name: str, knob: Knob) -> dict[str, Any]:
         "label": knob.label,
         "help": knob.help,
         "default": knob.write(knob.default),
-        "shown": knob.shown_default(),
+        "shown": knob.shown(knob.default),
         "low": knob.low,
         "high": knob.high,
         "step": knob.step,

@@ -168,14 +168,17 @@ class Scene:
         return scene, messages + more
 
     @classmethod
-    def read(cls, query: Mapping[str, Any]) -> tuple[Scene, list[str]]:
-        """As :meth:`from_query`, each value by itself: the scene may still fail to trace."""
+    def read(cls, query: Mapping[str, Any], before: Scene | None = None) -> tuple[Scene, list[str]]:
+        """As :meth:`from_query`, each value by itself: the scene may still fail to trace.
+
+        A text that stands for nothing leaves the value ``before`` had; without it, the default.
+        """
         table = {knob.key: (name, knob) for name, knob in knobs().items()}
         values, messages = {}, []
         for key, given in query.items():
             if key in table:
                 name, knob = table[key]
-                values[name], repair = knob.read(_last(given))
+                values[name], repair = knob.read(_last(given), getattr(before, name, None))
             elif key not in FOREIGN:
                 repair = f"The address has a part that means nothing here: “{str(key)[:40]}”."
             else:

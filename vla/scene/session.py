@@ -61,12 +61,15 @@ class Session:
     def choose(self, values: Mapping[str, Any], serial: int = 0) -> None:
         """Take the controls' values; step, visible lanes and seed stay."""
         here = {key: text for key, text in self.scene.texts().items() if _is_view(key)}
-        scene, notes = Scene.read({**values, **here})
+        scene, notes = Scene.read({**values, **here}, self.scene)
+        repaired = scene.texts() if notes else None
         try:
             self._picture(scene)
         except ValueError as error:
             notes.append(_plain(error))
         with self.panel.hold_sync():
+            if repaired:
+                self.panel.values = repaired
             self.panel.notes = notes
             self.panel.answered = serial
             self._tell()
