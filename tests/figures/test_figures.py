@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+import torch
 
 from vla import figures
 from vla.errors import ArgumentError
@@ -12,7 +13,7 @@ from vla.figures.theme import THEMES
 from vla.rules import make
 from vla.rules.vla import VLA
 from vla.theory import overlap_grid, recall_curve, ridge_curve
-from vla.tokens import make_stream
+from vla.tokens import from_pairs, make_stream
 from vla.trace import Trace, record
 
 OVER_TIME = (figures.norms, figures.ridge, figures.spectral, figures.forgetting)
@@ -45,6 +46,22 @@ def test_every_figure_draws_every_trace(figure, which, theme, request) -> None:
     assert drawn.to_json() == draw(figure, trace, theme).to_json()
     words = repr(drawn.to_dict())
     assert all(lane.title in words for lane in trace.lanes)
+
+
+def test_a_rule_that_explodes_hides_no_other() -> None:
+    """Long keys without normalisation: the delta rule overflows to infinity and NaN."""
+    generator = torch.Generator().manual_seed(0)
+    k, v = torch.randn(2, 60, 4, generator=generator, dtype=torch.float64)
+    trace = record([make("delta", normalise_key=False), "vla"], from_pairs(300 * k, v))
+    assert not np.isfinite(trace.lanes[0].norm_S).all()
+    assert figures.norms(trace).layout.yaxis.type == "log"
+    marks, sound = figures.ladder(trace, 60).data
+    assert set(marks.marker.symbol) == {"triangle-right"}
+    assert max(marks.x) == 10
+    assert np.array_equal(sound.x, trace.lanes[1].recall[60].clip(max=10))
+    for figure in (*OVER_TIME, *AT_STEP):
+        axes = draw(figure, trace).to_dict()["layout"]
+        assert "inf" not in repr([axes[name] for name in axes if "axis" in name])
 
 
 def test_norms_are_the_traces(trace) -> None:

@@ -16,6 +16,8 @@ from vla.trace import Lane, Trace
 from vla.typing import Float
 
 Array = np.ndarray
+EXPLODED = 1e6
+"""A norm above this turns its axis logarithmic."""
 
 
 def norms(trace: Trace, *, theme_name: str = "light") -> go.Figure:
@@ -38,6 +40,8 @@ def norms(trace: Trace, *, theme_name: str = "light") -> go.Figure:
     figure.update_xaxes(title_text="step", row=len(panels), col=1)
     figure.update_xaxes(range=_span(trace))
     figure.update_yaxes(rangemode="tozero")
+    for row, panel in enumerate(panels, start=1):
+        figure.update_yaxes(**_axis(trace, panel), row=row, col=1)
     ends = _last_values(trace, ("norm_S", "recall_mean"))
     return finish(
         figure, look, title="Size of the memory, and what it recalls",
@@ -98,6 +102,7 @@ def spectral(trace: Trace, *, theme_name: str = "light") -> go.Figure:
     figure.update_xaxes(title_text="step", range=_span(trace), row=1, col=2)
     figure.update_yaxes(title_text="‖J‖ of one step", row=1, col=1)
     figure.update_yaxes(title_text="‖J₁ J₂ ⋯ Jₜ‖", rangemode="tozero", row=1, col=2)
+    figure.update_yaxes(**_axis(trace, "product_norm"), row=1, col=2)
     largest = "; ".join(f"{lane.title} {three(_most(lane.spectral_svd))}" for lane in trace.lanes)
     return finish(
         figure, look, title="How much a write stretches the old memory",
@@ -114,6 +119,13 @@ _PANELS = {
 
 def _rows(lane: Lane, panel: str) -> Float[Array, "n"] | None:
     return None if panel == "norm_A" and lane.A is None else getattr(lane, panel)
+
+
+def _axis(trace: Trace, field: str) -> dict[str, Any]:
+    """Logarithmic where a rule explodes, so that the others stay in sight."""
+    largest = [_most(getattr(lane, field)) for lane in trace.lanes]
+    exploded = any(value > EXPLODED for value in largest)
+    return {"type": "log", "tickformat": ".0e", "nticks": 6} if exploded else {}
 
 
 def _stack(panels: Sequence[str]) -> go.Figure:

@@ -9,12 +9,14 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from vla.errors import require_integer
-from vla.figures.theme import Theme, colourscale, finish, marker, pens, theme, three
+from vla.figures.theme import Pen, Theme, colourscale, finish, marker, pens, theme, three
 from vla.trace import Lane, Trace
 from vla.typing import Float
 
 Array = np.ndarray
 QUANTITIES = ("M", "A", "S", "ΔS")
+WORST = 10.0
+"""Recall errors above this are drawn as this: a rule that explodes mustn't hide the others."""
 
 
 def matrices(trace: Trace, step: int, *, theme_name: str = "light") -> go.Figure:
@@ -51,8 +53,9 @@ def matrices(trace: Trace, step: int, *, theme_name: str = "light") -> go.Figure
 def ladder(trace: Trace, step: int, *, theme_name: str = "light") -> go.Figure:
     """Recall error of every pair stored by ``step``, a row per pair and a mark per rule.
 
-    0 is exact, 1 is as bad as answering nothing. An overwritten pair is named so. Raises
-    ``ValueError`` for a step outside the trace or an unknown theme.
+    0 is exact, 1 is as bad as answering nothing. An overwritten pair is named so. Errors past 10,
+    of a rule that explodes, are arrows at the edge; hover has the value. Raises ``ValueError`` for
+    a step outside the trace or an unknown theme.
     """
     look = theme(theme_name)
     require_integer("step", step, low=0, high=len(trace) - 1)
@@ -61,13 +64,7 @@ def ladder(trace: Trace, step: int, *, theme_name: str = "light") -> go.Figure:
     figure = go.Figure()
     for lane, pen in zip(trace.lanes, pens(trace.lanes, look), strict=True):
         errors = lane.recall[_kept(lane, step)[0]][stored]
-        figure.add_trace(
-            go.Scatter(
-                x=errors, y=rows, mode="markers", name=pen.title,
-                marker=marker(pen.colour, published=pen.published, size=11),
-                hovertemplate="%{y}<br>error %{x:.3g}<extra>" + pen.title + "</extra>",
-            )
-        )  # fmt: skip
+        figure.add_trace(_marks(errors, rows, pen))
     figure.add_vline(x=1, line={"color": look.muted, "width": 1, "dash": "dot"})
     figure.update_xaxes(
         title_text="recall error (relative); 1 is no memory", range=[-0.02, _rightmost(figure)]
@@ -79,11 +76,22 @@ def ladder(trace: Trace, step: int, *, theme_name: str = "light") -> go.Figure:
     )  # fmt: skip
 
 
+def _marks(errors: Float[Array, "p"], rows: list[str], pen: Pen) -> go.Scatter:
+    style = marker(pen.colour, published=pen.published, size=11)
+    beyond = ~(errors <= WORST)
+    style["symbol"] = np.where(beyond, "triangle-right", style["symbol"]).tolist()
+    return go.Scatter(
+        x=np.where(beyond, WORST, errors), y=rows, mode="markers", name=pen.title, marker=style,
+        customdata=[three(float(error)) for error in errors],
+        hovertemplate="%{y}<br>error %{customdata}<extra>" + pen.title + "</extra>",
+    )  # fmt: skip
+
+
 def forgetting(trace: Trace, *, theme_name: str = "light") -> go.Figure:
     """Recall error of every pair at every step: a panel per rule, a row per pair, one colour scale.
 
-    The scale ends at 1 (no memory) or at the largest error, whichever is more. A pair has no colour
-    before it is written, after it is overwritten, nor at steps that a long trace didn't keep.
+    The scale ends at the largest error, though not below 1 (no memory) nor past 10. A pair has no
+    colour before it is written, after it is overwritten, nor at steps that weren't kept.
     Raises ``ValueError`` for an unknown theme.
     """
     look = theme(theme_name)
@@ -102,7 +110,8 @@ def forgetting(trace: Trace, *, theme_name: str = "light") -> go.Figure:
     figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
     figure.update_xaxes(showgrid=False)
     figure.update_xaxes(title_text="step", row=len(lanes), col=1)
-    largest = max([1.0, *(float(np.nanmax(_valid(trace, lane), initial=0.0)) for lane in lanes)])
+    errors = [np.nanmax(_valid(trace, lane), initial=0.0) for lane in lanes]
+    largest = min(WORST, max([1.0, *map(float, errors)]))
     bar = {"title": {"text": "error", "side": "right"}, "thickness": 12, "outlinewidth": 0}
     return finish(
         figure, look, title="What each write did to the pairs before it", showlegend=False,
