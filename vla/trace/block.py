@@ -130,10 +130,10 @@ class Runner:
         if count:
             values = self._values[:count]
             answers = self.rule.read(states, self._keys[:count]).double()
-            answers = answers.reshape(len(states.S), *values.shape)
+            answers = _owned(answers).reshape(len(states.S), *values.shape)
             size = values.norm(dim=-1)
             few = max(1, 64_000 // values.numel())
-            gaps = [(part - values).norm(dim=-1) for part in answers.split(few)]
+            gaps = [torch.linalg.vector_norm(x.sub_(values), dim=-1) for x in answers.split(few)]
             errors[:, :count] = torch.cat(gaps) / size.where(size > 0, 1.0)
         return errors
 
@@ -225,6 +225,11 @@ def _lead(state: State) -> State:
         return State(S=state.S[:, None], A=wide(state.A, 2), z=wide(state.z, 1))
     cache = None if state.cache is None else (state.cache[0][None], state.cache[1][None])
     return state._replace(S=state.S[None], A=wide(state.A, 2), z=wide(state.z, 1), cache=cache)
+
+
+def _owned(answers: Tensor) -> Tensor:
+    """Answers that may be overwritten: a read may return a view of the memory itself."""
+    return answers if answers._base is None and answers.is_contiguous() else answers.clone()
 
 
 def _cat(rows: list[Tensor], width: int) -> Tensor:

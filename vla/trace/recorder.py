@@ -20,7 +20,7 @@ from vla.trace.block import Block, Runner, Steps
 from vla.trace.model import Array, Lane, Trace
 from vla.typing import Tensor
 
-BLOCK = 128
+BLOCK = 256
 MAX_LANES = 16
 MAX_CACHE_TOKENS = 10_000
 MAX_ROW_BYTES = 2 * 2**30
