@@ -152,7 +152,8 @@ def _written(lane: Lane, index: int) -> Float[Array, "dv d"] | None:
         return np.zeros_like(lane.S[0])
     if lane.kept[index] - lane.kept[index - 1] != 1:
         return None
-    return lane.S[index] - lane.S[index - 1]
+    with np.errstate(invalid="ignore", over="ignore"):
+        return lane.S[index] - lane.S[index - 1]
 
 
 def _kept(lane: Lane, step: int) -> tuple[int, int]:
@@ -219,9 +220,8 @@ def _label(trace: Trace, step: int) -> str:
 
 
 def _words(lane: Lane, step: int) -> str:
-    written = _at(lane, "ΔS", step)
-    change = "–" if written is None else three(float(np.linalg.norm(written)))
-    size = three(float(lane.norm_S[_kept(lane, step)[1]]))
+    shown = _kept(lane, step)[1]
+    size, change = three(float(lane.norm_S[shown])), three(float(lane.norm_dS[shown]))
     return f"{lane.title}: ‖S‖ {size}, the step changed it by {change}."
 
 
