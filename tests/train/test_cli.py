@@ -9,13 +9,14 @@ import time
 import pytest
 
 from vla import cli
+from vla.nn import checkpoint
 from vla.train import Store, load_rows
 
 TINY = [
     "sweep", "one", "--task", "copy_authors", "--set", "task.length=6", "--set", "task.vocab=8",
     "--set", "model.width=8", "--set", "model.heads=1", "--set", "model.layers=1",
-    "--set", "model.ffn=0", "--set", "batch=4", "--set", "eval_batches=2", "--model", "linear,delta",
-    "--steps", "12", "--lr", "1e-2", "--seed", "1,2", "--device", "cpu",
+    "--set", "model.ffn=0", "--set", "batch=4", "--set", "eval_batches=2",
+    "--model", "linear,delta", "--steps", "12", "--lr", "1e-2", "--seed", "1,2", "--device", "cpu",
 ]  # fmt: skip
 
 
@@ -32,7 +33,8 @@ def run(capsys, *words: str) -> tuple[int, str, str]:
     return code, out, err
 
 
-def test_a_sweep_then_all_that_runs_can_do(here, capsys):
+@pytest.mark.usefixtures("here")
+def test_a_sweep_then_all_that_runs_can_do(capsys):
     code, out, err = run(capsys, *TINY, "--export", "first.parquet")
     assert code == 0
     assert "4 runs wanted: 4 done" in out
@@ -144,11 +146,13 @@ def test_weights_are_saved(here, capsys):
     (here / "w").mkdir()
     code, _, _ = run(capsys, *TINY, "--weights", "w", "--quiet")
     assert code == 0
-    import torch
-
-    saved = torch.load(next((here / "w").iterdir()), weights_only=True)
-    assert "embedding.weight" in saved["weights"]
-    assert len(list((here / "w").iterdir())) == 4
+    files = sorted((here / "w").iterdir())
+    assert len(files) == 4
+    model, notes = checkpoint.load(files[0])
+    with Store("vla-runs.sqlite") as store:
+        (row,) = store.rows(keys=[notes["key"]])
+    assert notes["evaluation"] == row.result.evaluation
+    assert model.config == row.config.model
 
 
 def command(*words: str) -> list[str]:

@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 
 from vla import nn, paper
 from vla.errors import ArgumentError, require_choice
-from vla.figures.colour import faded
+from vla.figures.colour import rgb
 from vla.figures.theme import (
     DASHES,
     Theme,
@@ -183,12 +183,11 @@ def variants(
         mine = at_best_rate([row for row in rows if row.label == label])
         _draw_variant(figure, label, mine, split, look)
     told = {label: value for label, value in given.items() if label in labels}
-    figure.add_trace(
-        go.Scatter(
+    if told:
+        figure.add_scatter(
             x=list(told.values()), y=list(told), mode="markers", name="as published",
             marker=marker(look.ink, published=True, size=13),
-        )
-    )  # fmt: skip
+        )  # fmt: skip
     figure.update_xaxes(title_text=ACCURACY, range=[-0.03, 1.05])
     figure.update_yaxes(autorange="reversed", type="category")
     words = ", ".join(f"{label} {_mean_text(rows, label, split)}" for label in labels)
@@ -199,7 +198,7 @@ def variants(
 def figure5(rows: Sequence[RunRow], theme_name: str = "light") -> go.Figure:
     """MQAR capacity: ours, the authors' log, and Table 9's numbers at n = 24."""
     return accuracy(
-        rows, published=[capacity_log(), table9()], theme_name=theme_name,
+        rows, published=_beside(rows, capacity_log(), table9()), theme_name=theme_name,
         title="How many pairs does each model recall?",
     )  # fmt: skip
 
@@ -207,7 +206,7 @@ def figure5(rows: Sequence[RunRow], theme_name: str = "light") -> go.Figure:
 def table10(rows: Sequence[RunRow], theme_name: str = "light") -> go.Figure:
     """Overload: 1 000 steps and 3 000, with Tables 10 and 11's numbers."""
     return accuracy(
-        rows, published=[tables_10_and_11()], theme_name=theme_name,
+        rows, published=_beside(rows, tables_10_and_11()), theme_name=theme_name,
         title="What is left in overload?",
     )  # fmt: skip
 
@@ -215,8 +214,8 @@ def table10(rows: Sequence[RunRow], theme_name: str = "light") -> go.Figure:
 def figure6(rows: Sequence[RunRow], theme_name: str = "light") -> go.Figure:
     """Long context: the authors' kind and the one that waits, with the authors' log."""
     return accuracy(
-        rows, across="task.length", published=[long_context_log()], theme_name=theme_name,
-        title="Does recall survive a longer row?",
+        rows, across="task.length", published=_beside(rows, long_context_log()),
+        title="Does recall survive a longer row?", theme_name=theme_name,
     )  # fmt: skip
 
 
@@ -225,22 +224,33 @@ def table13(rows: Sequence[RunRow], theme_name: str = "light", *, split: str = "
     column = "ood_acc" if split == "ood" else "id_acc"
     keys = "keys never trained on" if split == "ood" else "keys trained on"
     return accuracy(
-        rows, split=split, published=[_table13(column)], theme_name=theme_name,
+        rows, split=split, published=_beside(rows, _table13(column)), theme_name=theme_name,
         title=f"Recall of {keys}",
     )  # fmt: skip
 
 
-def table4(rows: Sequence[RunRow], theme_name: str = "light") -> go.Figure:
-    """Component ablation at the longest training that the rows have, with Table 4's numbers."""
+def table4(
+    rows: Sequence[RunRow], theme_name: str = "light", *, load: int | None = None
+) -> go.Figure:
+    """Component ablation. ``load`` 16 or 48: Table 4's protocol, with its numbers.
+
+    Otherwise the longest training that the runs have, every component at its best learning rate.
+    """
     longest = max((row.config.steps for row in rows), default=0)
-    chosen = [row for row in rows if row.config.steps == longest]
-    return variants(chosen, published=table4_values(), theme_name=theme_name)
+    if load is None:
+        chosen = [row for row in rows if row.config.steps == longest]
+        return variants(chosen, theme_name=theme_name)
+    chosen = [row for row in rows if row.value("task.pairs") == load]
+    return variants(
+        chosen, published=table4_values(load) if _beside(chosen, table9()) else {},
+        title=f"Table 4 at n = {load}, 1 000 steps", theme_name=theme_name,
+    )  # fmt: skip
 
 
 def table7(rows: Sequence[RunRow], theme_name: str = "light") -> go.Figure:
     """Copy: learning curves of both kinds, with Table 7's."""
     return learning_curves(
-        rows, published=[table7_curves()], theme_name=theme_name,
+        rows, published=_beside(rows, table7_curves()), theme_name=theme_name,
         title="Copy: the identity map, and one that needs memory",
     )  # fmt: skip
 
@@ -259,7 +269,7 @@ FIGURES: dict[str, Callable[..., go.Figure]] = {
 
 def capacity_log() -> Published:
     """The authors' own log of the capacity runs, seed 42, 3 000 steps."""
-    return Published("the authors' log", _log("capacity", "n"), dashed=True)
+    return Published("the authors' log, 3 000 steps", _log("capacity", "n"), dashed=True)
 
 
 def long_context_log() -> Published:
@@ -280,23 +290,25 @@ def tables_10_and_11() -> Published:
         cells[PAPERS_NAMES.get(row["model"], "")] |= {n: row[f"n{n:g}"] for n in (8.0, 16.0, 24.0)}
     for row in paper.table(10):
         cells[PAPERS_NAMES.get(row["model"], "")] |= {n: row[f"n{n:g}"] for n in (32.0, 48.0)}
-    return Published("as published, Tables 10 and 11", _read(cells))
+    return Published("as published, Tables 10 and 11, 1 000 steps", _read(cells))
 
 
 def _table13(column: str) -> Published:
     cells: dict[str, dict[float, str]] = defaultdict(dict)
     for row in paper.table(13):
         cells[row["model"]][float(row["n_pairs"])] = row[column]
-    return Published("as published, Table 13", _read(cells))
+    return Published("as published, Table 13, 1 000 steps", _read(cells))
 
 
-def table4_values() -> dict[str, float]:
-    """Table 4's column at n = 16, under the names of the ablation preset."""
+def table4_values(load: int) -> dict[str, float]:
+    """Table 4's column at n = 16 or 48, under the names of the ablation preset."""
+    require_choice("load", load, (16, 48))
+    column = "mqar_n16" if load == 16 else "overload_n48"
     names = {
         "VLA (full)": "VLA (as run)", "VLA, A_t=10I fixed": "A fixed",
         "DeltaNet [11]": "authors_delta", "Linear attention [6]": "linear",
     }  # fmt: skip
-    read = {row["variant"]: paper.number(row["mqar_n16"]) for row in paper.table(4)}
+    read = {row["variant"]: paper.number(row[column]) for row in paper.table(4)}
     return {ours: value for theirs, ours in names.items() if (value := read[theirs]) is not None}
 
 
@@ -330,6 +342,18 @@ def colour_of(model: ModelConfig) -> str:
     """The colour of the rule that a model runs; VLA with the exact gain has that of exact RLS."""
     exact = model.mixer == "vla" and model.gain == "rls" and model.direction == "weighted"
     return RULES["rls" if exact else nn.MIXERS[model.mixer].rule_name].colour
+
+
+def faded(colour: str, alpha: float) -> str:
+    """The colour, see-through, as plotly writes it."""
+    red, green, blue = (round(255 * part) for part in rgb(colour))
+    return f"rgba({red},{green},{blue},{alpha})"
+
+
+def _beside(rows: Sequence[RunRow], *numbers: Published) -> Sequence[Published]:
+    """Published numbers for runs of the published size; beside others they would mislead."""
+    full = any((row.config.model.width, row.config.model.heads) == (128, 4) for row in rows)
+    return numbers if full else ()
 
 
 def _curves(rows: Sequence[RunRow], across: str, split: str) -> list[Curve]:
@@ -388,8 +412,8 @@ def _draw(figure: go.Figure, curve: Curve, look: Theme, *, marks: bool = True) -
                 showlegend=False, legendgroup=curve.label,
             )
         )  # fmt: skip
-    counts = [f"{len(curve.points[x])} runs, {min(curve.points[x]):.3f} to {max(curve.points[x]):.3f}"
-              for x in xs]  # fmt: skip
+    spans = zip((len(curve.points[x]) for x in xs), low, high, strict=True)
+    counts = [f"{count} runs, {least:.3f} to {most:.3f}" for count, least, most in spans]
     figure.add_trace(
         go.Scatter(
             x=xs, y=[statistics.fmean(curve.points[x]) for x in xs], name=curve.label,
@@ -428,7 +452,9 @@ def _draw_variant(
     shared = {"showlegend": False, "name": label}
     mean = statistics.fmean(found)
     figure.add_trace(
-        go.Bar(x=[mean], y=[label], orientation="h", marker={"color": faded(colour, 0.35)}, **shared)
+        go.Bar(
+            x=[mean], y=[label], orientation="h", marker={"color": faded(colour, 0.35)}, **shared
+        )
     )
     figure.add_trace(
         go.Scatter(x=found, y=[label] * len(found), mode="markers", marker=marker(colour), **shared)

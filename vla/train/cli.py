@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Any
 from vla.errors import ArgumentError, require_choice
 
 if TYPE_CHECKING:
+    from vla.train.loop import Trainer
     from vla.train.result import RunRow
     from vla.train.store import Store, Wanted
     from vla.train.sweep import Engine, Keep
 
 DEFAULT_STORE = "vla-runs.sqlite"
 BAD_INPUT, INTERRUPTED = 2, 130
+LARGE = 900_000
+"""Bytes of weights above which a checkpoint is written in float16."""
+
 CUSTOM = "one"
 """``vla sweep one``: no preset, a model and a task from the command line."""
 
@@ -202,17 +206,24 @@ def _engine(args: argparse.Namespace, keep: Keep | None) -> Engine:
 
 
 def _keeper(folder: str | None) -> Keep | None:
-    """Saves the weights of every run that ends well, named by the run's key."""
+    """Saves every run that ends well as a checkpoint, in half precision where it would be big."""
     if folder is None:
         return None
     if not Path(folder).is_dir():
         raise ArgumentError("weights", folder, "a folder that exists")
-    import torch
+    from vla import nn
+    from vla.nn import checkpoint
 
-    def keep(wanted: Wanted, trainer: Any) -> None:
-        part = Path(folder) / f"{wanted.config.key}.part"
-        torch.save({"config": wanted.config.canonical, "weights": trainer.state_dict()}, part)
-        part.replace(part.with_suffix(".pt"))
+    def keep(wanted: Wanted, trainer: Trainer) -> None:
+        result, config = trainer.result(), wanted.config
+        notes = {
+            "label": wanted.label, "run": config.canonical, "key": config.key,
+            "evaluation": result.evaluation, "device": result.device,
+            "versions": result.versions, "commit": result.commit, "finished": result.finished,
+        }  # fmt: skip
+        name = f"{nn.name_of(config.model)}-seed{config.seed}-{config.key[:10]}.safetensors"
+        half = 4 * result.parameters > LARGE
+        checkpoint.save(trainer.model, Path(folder) / name, notes=notes, half=half)
 
     return keep
 

@@ -81,7 +81,7 @@ class GraphTrainer(Trainer):
 
     def _warm_up(self) -> None:
         start = [p.detach().clone() for p in self.model.parameters()]
-        for _ in range(2):
+        for _ in range(min(2, self.config.steps)):
             self.optimizer.zero_grad(set_to_none=True)
             self.train_step()
         for task in {task for _, _, task in self.sets}:
@@ -126,6 +126,10 @@ class GraphTrainer(Trainer):
             self.step_graph, self.eval_graphs = None, {}
             self.not_captured = f"not captured ({str(error).splitlines()[0]}): runs eagerly"
             self.optimizer.zero_grad(set_to_none=True)
+            # A capture that broke off leaves its generators waiting for its end.
+            self.train_draws = torch.Generator(self.device)
+            self.eval_draws = torch.Generator(self.device)
+            self._begin()
 
     def _capture(self, body: Callable[[], None]) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
