@@ -196,8 +196,11 @@ def _announce(address: str, browser: bool) -> None:
 
 
 def _serve(application: Any, listener: socket.socket) -> int:
+    import torch
     import uvicorn
 
+    # Traces are many small matrices: threads inside one operation only wait for each other.
+    torch.set_num_threads(1)
     config = uvicorn.Config(
         application, log_level="error", timeout_graceful_shutdown=1, lifespan="on"
     )
