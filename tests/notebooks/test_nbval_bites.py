@@ -51,7 +51,3 @@ def nbval(folder: Path) -> subprocess.CompletedProcess[str]:
         [*command, *options, folder],
         cwd=folder, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
-
-
-def _falsify(found: re.Match[str]) -> str:
-    return f"{float(found.group()) + 0.1:.1f}"
