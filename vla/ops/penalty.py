@@ -16,7 +16,7 @@ from vla.typing import Float, Tensor
 
 
 class PenalisedKeys(Function):
-    """``(k, u, A_0) → (α, A_T)``. Saved: ``k, u``; ``Ũ``, and ``A`` at chunk starts and the end."""
+    """``(k, u, A_0) → (α, A_T)``. Saved: ``k``, ``u``, ``Ũ``, and ``A`` at each chunk's start."""
 
     @staticmethod
     def forward(
@@ -36,7 +36,8 @@ class PenalisedKeys(Function):
             found = _pull(K, W, tilde) @ starts
             block.rows(alpha).copy_(_add_at_refresh(found, K, block, eps))
             saved += [starts, tilde]
-        ctx.save_for_backward(k, u, last, *saved)
+        ctx.save_for_backward(k, u, *saved)
+        ctx.dtype = A.dtype
         return alpha, last.to(A.dtype)
 
     @staticmethod
@@ -44,25 +45,24 @@ class PenalisedKeys(Function):
     def backward(
         ctx: Any, d_alpha: Tensor | None, d_last: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        k, u, after, *saved = ctx.saved_tensors
+        k, u, *saved = ctx.saved_tensors
         d_alpha = torch.zeros_like(k) if d_alpha is None else d_alpha
         dk, du = torch.empty_like(k), torch.empty_like(u)
-        dtype = after.dtype if d_last is None else d_last.dtype
-        adjoint = torch.zeros_like(after) if d_last is None else _twice_symmetric(d_last.double())
-        R = after @ adjoint @ after
+        adjoint = None if d_last is None else _twice_symmetric(d_last.double())
         for i, block in reversed(list(enumerate(ctx.blocks))):
             starts, tilde = saved[2 * i : 2 * i + 2]
             K, U, D = (block.rows(x).double() for x in (k, u, d_alpha))
             W = tilde @ starts
             pulled = _pull(torch.cat([K, D], dim=2), W, tilde)
             alpha, b = (pulled @ starts).chunk(2, dim=2)
-            later, R = _carry_back(alpha, b, starts, after, R, block, ctx.eps)
-            block.rows(du).copy_(_direction_gradient(U, alpha, b, later))
+            on = i > 0 or ctx.needs_input_grad[2]
+            behind, adjoint = _carry_back(tilde, W, pulled, adjoint, on)
+            block.rows(du).copy_(_direction_gradient(U, alpha, b, W, starts, behind))
             block.rows(dk).copy_(_add_at_refresh(b, D, block, ctx.eps))
-            after = starts[:, 0]
-            if ctx.needs_input_grad[2]:
-                adjoint = _adjoint_before(tilde, W, pulled, adjoint)
-        return dk, du, (adjoint / 2).to(dtype) if ctx.needs_input_grad[2] else None, None, None
+        first = None
+        if adjoint is not None and ctx.needs_input_grad[2]:
+            first = (adjoint / 2).to(ctx.dtype)
+        return dk, du, first, None, None
 
 
 def _advance(
@@ -94,58 +94,43 @@ def _causal(rows: Float[Tensor, "n c r d"], others: Float[Tensor, "n c l d"]) ->
     return products.unflatten(2, (-1, others.shape[2])).tril_().flatten(2, 3)
 
 
-def _direction_gradient(U: Tensor, alpha: Tensor, b: Tensor, later: Tensor) -> Tensor:
-    """``dU = −(triu(U αᵀ) b + triu(U bᵀ) α + U R)``, ``R`` from later chunks."""
+def _direction_gradient(
+    U: Tensor, alpha: Tensor, b: Tensor, W: Tensor, starts: Tensor, behind: Tensor | None
+) -> Tensor:
+    """``dU = −(triu(U αᵀ) b + triu(U bᵀ) α + U R)``, ``b_t = A_t dα_t``.
+
+    ``R = A B A`` stands for all later chunks: ``B`` is ``behind``, ``A`` that of the chunk's end
+    before a refresh.
+    """
     scores = _causal(torch.cat([alpha, b], dim=2), U)
-    dU = U @ later
-    dU += scores.mT @ torch.cat([b, alpha], dim=2)
+    dU = scores.mT @ torch.cat([b, alpha], dim=2)
+    if behind is not None:
+        ends = starts - W.mT @ W
+        dU += U @ (ends @ behind @ ends)
     return dU.neg_()
 
 
 def _carry_back(
-    alpha: Tensor,
-    b: Tensor,
-    starts: Tensor,
-    after: Float[Tensor, "n d d"],
-    R: Float[Tensor, "n d d"],
-    block: Block,
-    eps: float,
-) -> tuple[Float[Tensor, "n c d d"], Float[Tensor, "n d d"]]:
-    """``R`` behind each chunk of the block and before its first: the sum of ``bᵀα + αᵀb``.
+    tilde: Tensor, W: Tensor, pulled: Tensor, B: Float[Tensor, "n d d"] | None, further: bool
+) -> tuple[Float[Tensor, "n c d d"] | None, Float[Tensor, "n d d"] | None]:
+    """``B``, twice the adjoint of ``A``, behind each chunk and, if ``further``, before the first.
 
-    Backwards over a refresh, ``R`` becomes ``X R X`` with ``X = I − ε_r M⁺``, ``M⁺`` the penalty
-    just after. ``after``: ``A`` behind the block.
+    It crosses a chunk as ``J B Jᵀ`` with ``J = I − Ũᵀ W``. A refresh adds a constant to ``A`` and
+    leaves ``B`` as it is; no inverse of ``A`` is taken. ``None`` is zero.
     """
-    later = torch.empty_like(starts)
-    injected = _twice_symmetric(b.mT @ alpha)
-    for c in reversed(range(len(block.refreshed))):
-        if block.refreshed[c]:
-            X = -eps * _inverse(starts[:, c + 1] if c + 1 < len(block.refreshed) else after)
-            X.diagonal(dim1=1, dim2=2).add_(1)
-            R = X @ R @ X
-        later[:, c] = R
-        R = R + injected[:, c]
-    return later, R
-
-
-def _adjoint_before(
-    tilde: Tensor, W: Tensor, pulled: Tensor, adjoint: Float[Tensor, "n d d"]
-) -> Float[Tensor, "n d d"]:
-    """Twice the adjoint of ``A`` before the block, given that behind it.
-
-    It crosses a chunk as ``J ∂A Jᵀ``, ``J = I − Ũᵀ W``; a refresh adds a constant and leaves it as
-    it is. No inverse of ``A`` is taken.
-    """
+    count = W.shape[1]
+    if count == 1 and not further:
+        return None if B is None else B[:, None], None
     J = torch.eye(W.shape[-1], dtype=W.dtype, device=W.device) - tilde.mT @ W
-    seen, pulled = pulled.chunk(2, dim=2)
-    injected = _twice_symmetric(pulled.mT @ seen)
-    for c in reversed(range(W.shape[1])):
-        adjoint = torch.baddbmm(injected[:, c], J[:, c] @ adjoint, J[:, c].mT)
-    return adjoint
-
-
-def _inverse(A: Float[Tensor, "n d d"]) -> Float[Tensor, "n d d"]:
-    return torch.cholesky_inverse(torch.linalg.cholesky_ex(A)[0])
+    seen, b = pulled.chunk(2, dim=2)
+    injected = _twice_symmetric(b.mT @ seen)
+    B = torch.zeros_like(injected[:, 0]) if B is None else B
+    behind = torch.empty_like(injected)
+    for c in reversed(range(count)):
+        behind[:, c] = B
+        if c > 0 or further:
+            B = torch.baddbmm(injected[:, c], J[:, c] @ B, J[:, c].mT)
+    return behind, B
 
 
 def _add_at_refresh(rows: Tensor, of: Tensor, block: Block, eps: float) -> Tensor:
