@@ -75,7 +75,6 @@ def fake_cuda(monkeypatch):
     monkeypatch.setattr(
         graph, "_pinned", lambda *s, dtype=torch.float32: torch.empty(*s, dtype=dtype)
     )
-    monkeypatch.setattr(graph, "cuda_settings", lambda _precision: nullcontext())
     monkeypatch.setattr(GraphTrainer, "_capture", capture)
     return captures
 
@@ -176,6 +175,28 @@ def test_what_cannot_be_captured_runs_eagerly_and_says_so(monkeypatch):
     plain = Trainer(config(MQAR))
     finish(plain)
     assert_same(run, plain)
+
+
+@pytest.mark.usefixtures("fake_cuda")
+def test_what_has_no_deterministic_form_runs_all_the_same(monkeypatch):
+    plain_step = Trainer.train_step
+
+    def step(self: Trainer) -> None:
+        if torch.are_deterministic_algorithms_enabled():
+            assert not torch.utils.deterministic.fill_uninitialized_memory
+            if not torch.is_deterministic_algorithms_warn_only_enabled():
+                raise RuntimeError("cumsum does not have a deterministic implementation")
+        plain_step(self)
+
+    monkeypatch.setattr(Trainer, "train_step", step)
+    run = GraphTrainer(config(MQAR), "cpu")
+    assert not run.strict
+    finish(run)
+    assert not torch.are_deterministic_algorithms_enabled()
+    plain = Trainer(config(MQAR))
+    finish(plain)
+    assert_same(run, plain)
+    monkeypatch.undo()
 
 
 @pytest.mark.usefixtures("fake_cuda")

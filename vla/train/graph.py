@@ -15,7 +15,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -58,11 +58,13 @@ class GraphTrainer(Trainer):
         self.step_graph: torch.cuda.CUDAGraph | None = None
         self.eval_graphs: dict[Task, torch.cuda.CUDAGraph] = {}
         free = torch.cuda.mem_get_info(device)[0]
-        with torch.cuda.stream(self.stream), cuda_settings(config.precision):
+        self.strict = True
+        with torch.cuda.stream(self.stream):
             super().__init__(config, device)
             self._warm_up()
             if capture:
-                self._capture_all()
+                with self._settings():
+                    self._capture_all()
         self.started = time.monotonic()
         self.bytes = max(0, free - torch.cuda.mem_get_info(device)[0])
         """Device memory that this run took from what was free."""
@@ -79,15 +81,31 @@ class GraphTrainer(Trainer):
         super()._begin()
         self.pending: deque[tuple[int, bool, torch.cuda.Event, tuple[Tensor, Tensor]]] = deque()
 
+    def _settings(self) -> AbstractContextManager[None]:
+        return cuda_settings(self.config.precision, strict=self.strict)
+
     def _warm_up(self) -> None:
         start = [p.detach().clone() for p in self.model.parameters()]
-        for _ in range(min(2, self.config.steps)):
-            self.optimizer.zero_grad(set_to_none=True)
-            self.train_step()
-        for task in {task for _, _, task in self.sets}:
-            self.eval_step(task)
+        try:
+            self._try_everything()
+        except RuntimeError as error:
+            if not self.strict or "deterministic" not in str(error):
+                raise
+            # Some operation of this model has no deterministic form. The setting matters all the
+            # same: attention's backward repeats only if it is strict.
+            self.strict = False
+            self._rewind(start)
+            self._try_everything()
         self.stream.synchronize()
         self._rewind(start)
+
+    def _try_everything(self) -> None:
+        with self._settings():
+            for _ in range(min(2, self.config.steps)):
+                self.optimizer.zero_grad(set_to_none=True)
+                self.train_step()
+            for task in {task for _, _, task in self.sets}:
+                self.eval_step(task)
 
     def _rewind(self, weights: list[Tensor]) -> None:
         """Everything as at step 0, in place: a captured graph knows the buffers by address."""
@@ -160,7 +178,7 @@ class GraphTrainer(Trainer):
 
     def enqueue(self, steps: int) -> None:
         steps = min(steps, self.config.steps - self.queued)
-        with torch.cuda.stream(self.stream), cuda_settings(self.config.precision):
+        with torch.cuda.stream(self.stream), self._settings():
             for _ in range(steps):
                 self._one_step()
             self.queued += steps
@@ -218,31 +236,32 @@ class GraphTrainer(Trainer):
 
 
 @contextmanager
-def cuda_settings(precision: str) -> Iterator[None]:
+def cuda_settings(precision: str, *, strict: bool = False) -> Iterator[None]:
     """Matrix products in ``ieee`` float32 or ``tf32``; deterministic kernels where torch has them.
 
-    Operations without a deterministic form still run: whether a whole run repeats bit for bit is
-    for a test to say, not for this setting. Uninitialised memory is left alone, filling it would
-    add a kernel for every tensor.
+    Operations without a deterministic form raise if ``strict`` and run otherwise: whether a whole
+    run repeats bit for bit is for a test to say, not for this setting. Uninitialised memory is left
+    alone: filling it would add a kernel for every tensor.
     """
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:
-        with deterministic(True), warnings.catch_warnings():
+        with deterministic(True, strict=strict), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*does not have a deterministic.*")
+            warnings.filterwarnings("ignore", message=".*defaults to a non-deterministic.*")
             yield
     finally:
         torch.set_float32_matmul_precision(before)
 
 
 @contextmanager
-def deterministic(on: bool) -> Iterator[None]:
-    """Torch's deterministic kernels on or off for the body."""
+def deterministic(on: bool, *, strict: bool = False) -> Iterator[None]:
+    """Torch's deterministic kernels on or off for the body; ``strict`` refuses all others."""
     before = torch.are_deterministic_algorithms_enabled()
     lenient = torch.is_deterministic_algorithms_warn_only_enabled()
     torch_utils: Any = torch.utils.deterministic
     filling = torch_utils.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(on, warn_only=True)
+    torch.use_deterministic_algorithms(on, warn_only=not strict)
     torch_utils.fill_uninitialized_memory = False
     try:
         yield

@@ -9,8 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -137,13 +136,12 @@ class Trainer:
     def enqueue(self, steps: int) -> None:
         """Have up to ``steps`` more steps done, and the evaluation after the last."""
         steps = min(steps, self.config.steps - self.queued)
-        with settings_for(self.config, self.device):
-            for _ in range(steps):
-                self.optimizer.zero_grad(set_to_none=True)
-                self.train_step()
-            self.queued += steps
-            if self.queued == self.config.steps and bool(self.log.isfinite().all()):
-                self._evaluate(self._eval_eagerly)
+        for _ in range(steps):
+            self.optimizer.zero_grad(set_to_none=True)
+            self.train_step()
+        self.queued += steps
+        if self.queued == self.config.steps and bool(self.log.isfinite().all()):
+            self._evaluate(self._eval_eagerly)
         self.completed = self.queued
         self.host_log = self.log[: self.completed].cpu()
         self.host_totals = self.totals.cpu()
@@ -303,18 +301,6 @@ def windows(log: Float[Tensor, "steps 2"], points: int = CURVE_POINTS) -> dict[s
         "loss": [_short(loss) for loss, _ in means],
         "accuracy": [_short(accuracy) for _, accuracy in means],
     }
-
-
-@contextmanager
-def settings_for(config: RunConfig, device: torch.device) -> Iterator[None]:
-    """Torch's global settings for a run on CUDA, put back afterwards: precision and determinism."""
-    if device.type != "cuda":
-        yield
-        return
-    from vla.train.graph import cuda_settings
-
-    with cuda_settings(config.precision):
-        yield
 
 
 def _data_seed(seed: int, stream: str) -> int:

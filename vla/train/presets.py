@@ -246,7 +246,11 @@ FAIR_MODELS = {
     "cpu": ("softmax", "linear", "delta", "vla_exact"),
     "smoke": ("linear", "delta"),
 }
-FAIR_RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+FAIR_RATES = {
+    "full": (3e-4, 1e-3, 3e-3, 1e-2, 3e-2),
+    "cpu": (1e-3, 3e-3, 1e-2),
+    "smoke": (3e-3, 1e-2),
+}
 WIDEST = 2
 """Steps by which a grid may be widened beyond each of its edges."""
 MATCHED = ", state as large as VLA's"
@@ -257,7 +261,7 @@ def _fair(budget: str, rows: Sequence[RunRow]) -> Iterator[Wanted]:
     """The field's protocol: one grid of rates for all, widened where the best is at its edge, then
     further seeds at the best rate. Rates are chosen on validation, results are read on test."""
     size = FAIR_SIZES[budget]
-    rates = FAIR_RATES if budget == "full" else FAIR_RATES[1:4]
+    rates = FAIR_RATES[budget]
     wide = WIDEST if budget == "full" else 0
     known = _by_group(rows)
     for item in _fair_groups(budget, size):
@@ -277,7 +281,7 @@ FAIR_SIZES = {
         train={"batch": 32, "eval_batches": 8},
     ),
     "smoke": Size(
-        shape={"width": 32, "heads": 1, "ffn": 0}, speed=0.06,
+        shape={"width": 32, "heads": 1, "ffn": 0}, speed=0.12,
         train={"batch": 32, "eval_batches": 2},
     ),
 }  # fmt: skip
@@ -286,9 +290,9 @@ FAIR_SIZES = {
 def _fair_groups(budget: str, size: Size) -> Iterator[Wanted]:
     """One run per model and load; the grid varies its learning rate, then its seed."""
     d_h = size.shape["width"] // size.shape["heads"]
-    vocab = {"full": 8192, "cpu": 512, "smoke": 64}[budget]
+    vocab = {"full": 8192, "cpu": 512, "smoke": 32}[budget]
     conv = {"short_conv": 4, "output_norm": "layer"}
-    for share in (0.5, 1, 2) if budget != "smoke" else (0.25,):
+    for share in (0.5, 1, 2) if budget != "smoke" else (0.125,):
         pairs = round(share * d_h)
         task = tasks.make("mqar_fair", pairs=pairs, vocab=vocab, **_fair_length(budget))
         for name in FAIR_MODELS[budget]:
@@ -302,7 +306,7 @@ def _fair_groups(budget: str, size: Size) -> Iterator[Wanted]:
 
 
 def _fair_length(budget: str) -> dict[str, int]:
-    return {"length": 32} if budget == "smoke" else {}
+    return {"length": 16} if budget == "smoke" else {}
 
 
 def _by_group(rows: Sequence[RunRow]) -> dict[str, dict[float, dict[int, float]]]:
