@@ -6,6 +6,7 @@ import types
 import pytest
 import torch
 
+import vla.ops
 from vla.errors import ArgumentError
 from vla.ops import choose_backend, delta_rule, linear_attention, vla_attention
 from vla.ops.backend import SCAN_TOKENS
@@ -40,7 +41,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 
     for name in ("vla_attention_triton", "delta_rule_triton", "linear_attention_triton"):
         setattr(module, name, entry(name))
-    monkeypatch.setitem(sys.modules, "vla.ops.kernels", module)
+    monkeypatch.setattr(vla.ops, "kernels", module, raising=False)
     return module
 
 
@@ -75,6 +76,7 @@ def test_what_the_kernels_refuse_falls_back_with_their_reason(kernels: types.Mod
 
 
 def test_without_kernels_it_falls_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(vla.ops, "kernels", raising=False)
     monkeypatch.setitem(sys.modules, "vla.ops.kernels", None)
     name, reason = choose_backend(*sequences(100, gpu=True))
     assert name == "chunk"
