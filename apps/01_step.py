@@ -2,7 +2,7 @@
 # [tool.marimo.display]
 # theme = "system"
 # ///
-"""Step the recurrence: what does one more token do to a memory?"""
+"""Step the recurrence: What does one more token do to a memory?"""
 
 import marimo
 

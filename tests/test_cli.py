@@ -108,4 +108,4 @@ def test_a_bad_rule_file_is_told(
 def test_a_wheel_carries_the_apps() -> None:
     """Where :func:`vla.lab.apps_folder` looks in a wheel is where the build puts them."""
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-    assert build["targets"]["wheel"]["force-include"] == {"apps": "vla/_apps"}
+    assert build["targets"]["wheel"]["force-include"]["apps"] == "vla/_apps"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import threading
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,19 @@ def test_the_gallery_escapes_words() -> None:
     assert "&lt;b&gt;bold&lt;/b&gt;" in page
     assert "a &amp; b?" in page
     assert 'href="x/"' in page
+
+
+@pytest.mark.parametrize(("count", "opened"), [(0, []), (1, ["here/one/"]), (2, ["here/"])])
+def test_the_browser_opens_on_the_only_app(
+    count: int, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(lab.webbrowser, "open", seen.append)
+    lab._announce("here/", [lab.App(Path(name), "", "") for name in ("one.py", "two.py")[:count]])
+    for timer in threading.enumerate():
+        if isinstance(timer, threading.Timer):
+            timer.join()
+    assert seen == opened
 
 
 def test_it_listens_on_this_machine_only() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -38,11 +37,15 @@ def _lab(args: argparse.Namespace) -> int:
 
 
 def _bench_arguments(parser: argparse.ArgumentParser) -> None:
-    importlib.import_module("vla.bench").add_arguments(parser)
+    from vla import bench
+
+    bench.add_arguments(parser)
 
 
 def _bench(args: argparse.Namespace) -> int:
-    return importlib.import_module("vla.bench").main(args)
+    from vla import bench
+
+    return bench.main(args)
 
 
 COMMANDS = {

@@ -65,11 +65,12 @@ def main(
         return _fail(str(error))
     with listener:
         try:
-            application = build(find_apps())
+            apps = find_apps()
+            application = build(apps)
         except ImportError as error:
             return _fail(_missing(error))
         address = "http://{}:{}/".format(*listener.getsockname()[:2])
-        _announce(address, browser)
+        _announce(address, apps if browser else ())
         return _serve(application, listener)
 
 
@@ -189,10 +190,12 @@ def gallery(apps: Sequence[App]) -> str:
     return GALLERY.replace("CARDS", cards)
 
 
-def _announce(address: str, browser: bool) -> None:
+def _announce(address: str, apps: Sequence[App]) -> None:
+    """Print the address and, if there are apps to show, open the gallery or the only app."""
     print(f"The laboratory is open at {address}  (Ctrl-C stops it)", flush=True)
-    if browser:
-        threading.Timer(0.3, webbrowser.open, [address]).start()
+    if apps:
+        place = address if len(apps) > 1 else f"{address}{apps[0].slug}/"
+        threading.Timer(0.3, webbrowser.open, [place]).start()
 
 
 def _serve(application: Any, listener: socket.socket) -> int:

@@ -138,6 +138,15 @@ def turn(app: StepPage, knob: Knob, value: Any) -> None:
         app.control("number-input", knob.key).press("Enter")
 
 
+def use(app: StepPage, key: str, idle: tuple[str, ...]) -> dict[str, Any]:
+    """Turn the knob of this key so that those which it idles appear; the field that changed."""
+    name, knob = next((name, knob) for name, knob in knobs().items() if knob.key == key)
+    choices = knob.choices() or ("2",)
+    value = next(choice for choice in choices if choice not in idle)
+    turn(app, knob, value)
+    return {name: int(value) if knob.kind == "int" else value}
+
+
 CONTROLS = [name for name, knob in knobs().items() if knob.group != "View"]
 
 
@@ -149,6 +158,9 @@ def test_every_control(app: StepPage, name: str) -> None:
         scene = scene.with_(kind=knob.streams[0])
         app.control("choice", "stream").select_option(scene.kind)
         app.wait_for_scene(scene)
+    for key, idle in knob.idle.items():
+        scene = scene.with_(**use(app, key, idle))
+        app.wait_for_scene(scene)
     changed = scene.with_(**{name: other_value(knob)})
     turn(app, knob, other_value(knob))
     app.wait_for_scene(changed)
@@ -158,6 +170,15 @@ def test_every_control(app: StepPage, name: str) -> None:
     assert knob.help.split(".")[0] in row.inner_text() or knob.key == "stream"
     app.control("reset", knob.key).click()
     app.wait_for_scene(scene)
+
+
+def test_a_knob_that_changes_nothing_is_not_drawn(app: StepPage) -> None:
+    drawn = {
+        name for name in CONTROLS
+        if app.page.locator(f"[data-row='{knobs()[name].key}']").is_visible()
+    }  # fmt: skip
+    of_words = {name for name in CONTROLS if knobs()[name].streams in ((), ("words",))}
+    assert drawn == of_words - {"beta", "refresh_eps"}
 
 
 def test_slider_can_be_dragged(app: StepPage) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -45,6 +45,8 @@ class Knob:
     choices: Callable[[], Sequence[str]] = field(default=lambda: ())
     streams: tuple[str, ...] = ()
     """Kinds of stream it belongs to; empty: all."""
+    idle: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Values of other knobs, by key, under which this one changes nothing and isn't drawn."""
 
     def read(self, text: str, instead: Any = None) -> Read:
         """The value that a text from an address stands for, repaired to fit. Never raises.
@@ -83,10 +85,6 @@ class Knob:
         if self.kind == "float":
             return f"{value:g}"
         return _short(value, 60) if self.kind == "text" else self.write(value).replace(",", ", ")
-
-    def is_used(self, stream: str) -> bool:
-        """Whether it changes anything for this kind of stream."""
-        return not self.streams or stream in self.streams
 
 
 def parameter(name: str) -> tuple[Parameter, tuple[str, ...]]:

@@ -128,10 +128,11 @@ class Row {
     this.node = h("div", { class: wide ? "row wide" : "row", data: { row: knob.key } }, knob.kind === "names" ? null : name, this.control.node, help);
   }
 
-  refresh(stream) {
+  refresh(values) {
     const text = this.control.get();
     const { knob } = this;
-    this.node.hidden = knob.streams.length > 0 && !knob.streams.includes(stream);
+    const foreign = knob.streams.length > 0 && !knob.streams.includes(values.stream);
+    this.node.hidden = foreign || Object.entries(knob.idle).some(([key, idle]) => idle.includes(values[key]));
     this.reset.disabled = text === knob.default || (knob.step !== undefined && knob.kind !== "text" && Number(text) === Number(knob.default));
     const chosen = knob.options.find((option) => option.value === text);
     if (chosen?.help) this.help.textContent = chosen.help;
@@ -221,8 +222,8 @@ class Panel {
   }
 
   refresh() {
-    const { stream } = this.values();
-    for (const row of this.rows) row.refresh(stream);
+    const values = this.values();
+    for (const row of this.rows) row.refresh(values);
     this.picker.value = this.model.get("preset");
   }
 

@@ -76,6 +76,7 @@ def describe(name: str, knob: Knob) -> dict[str, Any]:
         "high": knob.high,
         "step": knob.step,
         "streams": list(knob.streams),
+        "idle": {key: list(values) for key, values in knob.idle.items()},
         "options": [_option(knob, choice) for choice in knob.choices()],
     }
 

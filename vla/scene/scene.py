@@ -126,6 +126,7 @@ class Scene:
     refresh_eps: float = _knob(
         "epsilon_r", "float", 1e-3, "refresh size", "Knobs",
         "The ε that a refresh adds; the paper has 0.001.", low=1e-6, high=10.0,
+        idle={"refresh": ("0",)},
     )  # fmt: skip
     gate: str = _knob(
         "gate", "choice", "none", "gate", "Knobs",
@@ -135,7 +136,7 @@ class Scene:
     beta: float = _knob(
         "beta", "float", 0.5, "β", "Knobs",
         "The one gate for all: weighs the write; the gated rules scale their memory by it.",
-        low=0.01, high=1.0, step=0.01,
+        low=0.01, high=1.0, step=0.01, idle={"gate": ("none", "random")},
     )  # fmt: skip
     features: str = _knob(
         "features", "choice", "own", "features", "Knobs",
