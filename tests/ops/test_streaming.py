@@ -18,7 +18,7 @@ def test_the_state_stays_sound(refresh: int) -> None:
     assert [reading.tokens for reading in readings] == [100, 1_000, 10_000, 20_000]
     assert all(reading.sound for reading in readings)
     assert all(reading.distance < 1e-6 for reading in readings)
-    assert readings[-1].memory_mib - readings[1].memory_mib < 32
+    assert readings[-1].memory_mib - readings[1].memory_mib < 8
 
 
 def test_refresh_keeps_a_from_shrinking() -> None:

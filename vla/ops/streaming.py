@@ -7,10 +7,12 @@ is ``(λ0 I + Σ u uᵀ)⁻¹``, summed in float64; with refresh, float64 invers
 """
 
 import argparse
+import ctypes
 import json
 import resource
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
@@ -169,11 +171,14 @@ def _read(
 
 
 def _memory(device: str) -> float:
-    """MiB: the peak allocated on a GPU; on a CPU what the process holds now (elsewhere than on
-    Linux, its peak).
+    """MiB: the peak allocated on a GPU; what the process holds now on Linux; elsewhere its peak.
+
+    The C library keeps freed pages for itself, so glibc is asked to give them back first.
     """
     if torch.device(device).type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
