@@ -43,10 +43,10 @@ def configurations() -> Iterator[dict[str, Any]]:
 
 
 def bound_of(kind: str, dtype: torch.dtype, precision: str, tokens: int, lambda0: float) -> float:
-    """The promised bound; where M is ill conditioned, float32's own limit ``ε T/λ0``."""
+    """The promised bound; where M is ill conditioned, float32's own limit ``4 ε T/λ0``."""
     base = HALF.get(dtype, BOUNDS[precision])
     hard = lambda0 < 0.1 or kind in ("near_duplicates", "repeated")
-    return max(base, EPSILON * tokens / lambda0) if hard else base
+    return max(base, 4 * EPSILON * tokens / lambda0) if hard else base
 
 
 def errors_of(

@@ -17,7 +17,7 @@ HEAD = {
     "left_out": list,
     "rows": list,
 }
-ROWS = {
+ROWS: dict[str, dict[str, Any]] = {
     "speed": {
         "method": str,
         "shape": str,

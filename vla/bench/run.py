@@ -21,7 +21,7 @@ from vla.bench.record import SCHEMA, write
 
 # What runs in one worker; the last has a process of its own because it may break its device.
 GROUPS = (
-    ("vla", "flash", "fla chunk_delta_rule", "fla chunk_gated"),
+    ("vla", "attention", "fla chunk_delta_rule", "fla chunk_gated"),
     ("fla chunk_mesa_net",),
 )
 

@@ -17,7 +17,7 @@ from vla.bench.analysis import bisect, bracket
 from vla.bench.cases import Method, Shape, lengths_of, make_inputs, methods_named, traffic
 from vla.bench.measure import passes, peak_bytes, time_call
 
-OURS, FLASH = "vla triton bf16", "flash attention bf16"
+OURS, FLASH = "vla triton bf16", "softmax attention bf16"
 
 
 def calls(
@@ -123,9 +123,9 @@ def decode(shape: Shape, device: str) -> list[dict[str, Any]]:
         def step(backend: str = backend) -> object:
             return decode_step(*token, state, backend=backend)
 
-        found.append(_decode_row(f"{backend}", shape, step, device))
-        if device == "cuda":
-            found.append(_decode_row(f"{backend}, CUDA graph", shape, _graphed(step), device))
+        found.append(_decode_row(backend, shape, step, device))
+        if device == "cuda" and backend == "triton":
+            found.append(_decode_row("triton, CUDA graph", shape, _graphed(step), device))
     return found
 
 
@@ -189,9 +189,14 @@ def _extras(
     both = {OURS, FLASH} <= {r["method"] for r in rows}
     for which in ("forward", "forward+backward") if both else ():
         say(crossover=crossover(rows, shape, which))
+    if device == "cuda":
+        torch.cuda.empty_cache()
     if args.decode:
-        for found in decode(shape, device):
-            say(decode=found)
+        try:
+            for found in decode(shape, device):
+                say(decode=found)
+        except Exception as error:
+            say(left_out=f"decode at {shape.name}", why=_short(error))
 
 
 def main() -> None:

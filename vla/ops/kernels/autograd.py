@@ -34,16 +34,16 @@ def attention_op(
 
 def _forward(inputs: tuple[Any, ...], rule: Rule, save: bool) -> tuple[Any, ...]:
     q, k, v, u, beta, S0, A0 = inputs
-    lay, room, kept = _rooms(q, k, v, rule, save)
+    lay, room, kept = _rooms(q, k, v, rule, save, u is not None)
     launch.write_directions(lay, k, u, beta, A0, rule, room)
     launch.remember(lay, q, k, v, room.g, S0, kept)
     return _outputs(room, kept)
 
 
 def _rooms(
-    q: Tensor, k: Tensor, v: Tensor, rule: Rule, save: bool
+    q: Tensor, k: Tensor, v: Tensor, rule: Rule, save: bool, own_u: bool
 ) -> tuple[launch.Layout, Geometry, Memory]:
-    lay = layout_of(k, v, rule.precision)
+    lay = layout_of(k, v, rule, own_u)
     return lay, launch.new_geometry(lay, rule, q, save), launch.new_memory(lay, q, erase=True)
 
 
@@ -55,7 +55,7 @@ def _outputs(room: Geometry, kept: Memory) -> tuple[Tensor, ...]:
 @attention_op.register_fake
 def _(q, k, v, u, beta, S0, A0, lambda0, gain, period, eps, step, precision, save):  # type: ignore[no-untyped-def]
     rule = Rule(lambda0, gain, period, eps, step, precision)
-    _, room, kept = _rooms(q, k, v, rule, save)
+    _, room, kept = _rooms(q, k, v, rule, save, u is not None)
     return _outputs(room, kept)
 
 
@@ -79,7 +79,7 @@ def _backward(
     q, k, v, u, beta, S0, A0 = inputs
     A, g, z, delta, starts, E, inv, states = saved
     do, dS, dA = outward
-    lay = layout_of(k, v, rule.precision)
+    lay = layout_of(k, v, rule, u is not None)
     kept = Memory(o=do, S=A, E=E, inv=inv, states=states)
     room = Geometry(g=g, A=A, z=z, delta=delta, starts=starts)
     dq, dk, dv, dg, dS0 = launch.remember_backward(lay, q, k, v, g, kept, do, dS)
@@ -164,6 +164,11 @@ def attention(
     return _Attention.apply(*every, rule, save)
 
 
+def _fixed_rule(precision: str) -> Rule:
+    """Of the delta rule and linear attention, which have no A part."""
+    return Rule(1.0, "unit", 0, 0.0, 0, precision)
+
+
 # ---- The S part alone: delta rule and linear attention
 
 
@@ -178,7 +183,7 @@ def memory_op(
 def _memory_forward(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor, S0: Tensor | None, erase: bool, precision: str
 ) -> tuple[Tensor, ...]:
-    lay = layout_of(k, v, precision)
+    lay = layout_of(k, v, _fixed_rule(precision), False)
     kept = launch.new_memory(lay, q, erase)
     launch.remember(lay, q, k, v, g, S0, kept)
     return tuple(kept)
@@ -186,7 +191,7 @@ def _memory_forward(
 
 @memory_op.register_fake
 def _(q, k, v, g, S0, erase, precision):  # type: ignore[no-untyped-def]
-    return tuple(launch.new_memory(layout_of(k, v, precision), q, erase))
+    return tuple(launch.new_memory(layout_of(k, v, _fixed_rule(precision), False), q, erase))
 
 
 @torch.library.custom_op("vla::memory_backward", mutates_args=())
@@ -207,7 +212,7 @@ def _memory_backward(
     precision: str,
 ) -> tuple[Tensor | None, ...]:
     q, k, v, g, S0 = inputs
-    lay = layout_of(k, v, precision)
+    lay = layout_of(k, v, _fixed_rule(precision), False)
     kept = Memory(o=do, S=do, E=saved[0], inv=saved[1], states=saved[2])
     dq, dk, dv, dg, dS0 = launch.remember_backward(lay, q, k, v, g, kept, do, dS)
     dk = dk if kept.E.numel() else torch.zeros_like(dg)

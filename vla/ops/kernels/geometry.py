@@ -103,7 +103,10 @@ def inverse_kernel(
         pivot = tl.sum(tl.where(i == j, row, 0.0), axis=0)
         # With pivot − 1 in place of the pivot one rank-1 update does the whole sweep, except that
         # it leaves 2 too much on the diagonal, which no later step reads.
-        inv = 1.0 / pivot
+        # A float64 division is slow; two Newton steps take float32's reciprocal to full precision.
+        inv = (1.0 / pivot.to(tl.float32)).to(tl.float64)
+        inv *= 2.0 - pivot * inv
+        inv *= 2.0 - pivot * inv
         row = tl.where(i == j, pivot - 1.0, row)
         A -= row[:, None] * (row * inv)[None, :]
     result = (plus + 2.0 * scale) * eye - scale * A

@@ -12,7 +12,7 @@ from vla.ops.kernels.plan import (
     Tiles,
     cdiv,
     cut,
-    inverse_warps,
+    inverse_launch,
     precision_for,
     tiles_for,
 )
@@ -57,15 +57,19 @@ class Layout(NamedTuple):
         return cdiv(self.t, self.tiles.memory)
 
 
-def layout_of(k: Tensor, v: Tensor, precision: str) -> Layout:
+def layout_of(k: Tensor, v: Tensor, rule: Rule, own_u: bool) -> Layout:
     """The layout of ``k [b, t, h, d]`` and ``v [b, t, h, dv]``."""
-    return _layout(*k.shape, v.shape[-1], k.dtype, precision)
+    tame = rule.gain == "unit" or not own_u
+    return _layout(*k.shape, v.shape[-1], k.dtype, rule.precision, tame, rule.period > 0)
 
 
 @lru_cache(maxsize=256)
-def _layout(b: int, t: int, h: int, d: int, dv: int, dtype: torch.dtype, precision: str) -> Layout:
-    policy = precision_for(dtype, d, precision)
-    return Layout(b, t, h, d, dv, policy, tiles_for(b * h, d, dv, policy))
+def _layout(
+    b: int, t: int, h: int, d: int, dv: int, dtype: torch.dtype, precision: str, *how: bool
+) -> Layout:
+    tame, sequential = how
+    policy = precision_for(dtype, d, precision, tame)
+    return Layout(b, t, h, d, dv, policy, tiles_for(b * h, d, dv, policy, sequential))
 
 
 def rowwise(x: Tensor) -> Tensor:
@@ -111,7 +115,7 @@ def segment_starts(
     shift = rule.lambda0 if A0 is None else 0.0
     geometry.inverse_kernel[(lay.heads, n)](
         M, M if M0 is None else M0, out, n, shift, 1.0, 0.0,
-        D=d, SUM=few, HAS_FIRST=few and M0 is not None, num_warps=inverse_warps(d),
+        D=d, SUM=few, HAS_FIRST=few and M0 is not None, **inverse_launch(d)._asdict(),
     )  # fmt: skip
 
 
@@ -124,7 +128,7 @@ def inverse(X: Tensor, dtype: torch.dtype, *, scale: float = 1.0, plus: float = 
     if count:
         geometry.inverse_kernel[(count, 1)](
             X, X, Y, 1, 0.0, scale, plus,
-            D=d, SUM=False, HAS_FIRST=False, num_warps=inverse_warps(d),
+            D=d, SUM=False, HAS_FIRST=False, **inverse_launch(d)._asdict(),
         )  # fmt: skip
     return Y
 
@@ -189,7 +193,7 @@ def write_directions(
         D=lay.d, C=cuts.tile, GAIN=rule.gain, HAS_U=u is not None, HAS_BETA=beta is not None,
         HAS_A0=begin is not None, REFRESH=cuts.period > 0, SAVE=out.z.numel() > 0,
         PREC=lay.precision.geometry, num_warps=lay.tiles.forward_warps,
-        num_stages=lay.tiles.forward_stages, maxnreg=lay.tiles.forward_registers,
+        num_stages=1,
     )  # fmt: skip
 
 
@@ -330,7 +334,7 @@ def remember(
             k, g, v, w, ue, out.inv, *strides(k), *strides(g), *strides(v),
             lay.t, lay.h, lay.dv,
             D=lay.d, C=tiles.memory, BV=tiles.values, BASE=tiles.inverse_base, PREC=prec,
-            num_warps=tiles.prepare_warps,
+            num_warps=tiles.prepare_warps, num_stages=1,
         )  # fmt: skip
         values = ue
     residual = out.E if erase else v
@@ -343,7 +347,8 @@ def remember(
     memory.output_kernel[(lay.chunks, lay.heads, cdiv(lay.dv, tiles.values))](
         q, g, residual, out.states, out.o, *strides(q), *strides(g), *strides(residual),
         lay.t, lay.h, lay.dv, lay.chunks,
-        D=lay.d, C=tiles.memory, BV=tiles.values, PREC=prec, num_warps=tiles.output_warps,
+        D=lay.d, C=tiles.memory, BV=tiles.values, PREC=prec,
+        num_warps=tiles.output_warps, num_stages=1,
     )  # fmt: skip
 
 
@@ -379,7 +384,7 @@ def remember_backward(
     memory.back_prepare_kernel[(lay.chunks, lay.heads)](
         q, g, do, saved.inv, ga, x, *strides(q), *strides(g), t, h, dv,
         D=d, C=tiles.memory, BV=tiles.values, ERASE=erase, PREC=prec,
-        num_warps=tiles.output_warps,
+        num_warps=tiles.output_warps, num_stages=1,
     )  # fmt: skip
     dstates = empty(lay.heads, lay.chunks, d, dv, **store)
     dS0 = empty(b, h, dv, d, **single)
@@ -388,7 +393,7 @@ def remember_backward(
         q, k, ga, do, x, q if dS is None else dS.contiguous(), dstates, dS0, dvalues,
         *strides(q), *strides(k), *strides(ga), t, h, dv, lay.chunks,
         D=d, C=tiles.memory, BV=tiles.state_values, ERASE=erase, HAS_DS=dS is not None,
-        PREC=prec, num_warps=tiles.back_state_warps, num_stages=tiles.state_stages,
+        PREC=prec, num_warps=tiles.state_warps, num_stages=tiles.state_stages,
     )  # fmt: skip
     dq = empty(q.shape, dtype=q.dtype, device=q.device)
     dk = empty((b, t, h, d) if erase else 1, **single)
@@ -398,6 +403,6 @@ def remember_backward(
         q, k, g, residual, do, dvalues, saved.states, dstates, dq, dk, dg,
         *strides(q), *strides(k), *strides(g), *strides(residual), t, h, dv, lay.chunks,
         D=d, C=tiles.memory, BV=tiles.values, ERASE=erase, PREC=prec,
-        num_warps=tiles.back_output_warps,
+        num_warps=tiles.back_output_warps, num_stages=1,
     )  # fmt: skip
     return MemoryGradients(dq, dk, dvalues, dg, dS0)

@@ -26,14 +26,15 @@ class Precision(NamedTuple):
     store: torch.dtype
 
 
-def precision_for(dtype: torch.dtype, d: int, precision: str) -> Precision:
+def precision_for(dtype: torch.dtype, d: int, precision: str, tame: bool = True) -> Precision:
     """The policy of README.md. ``auto``: bfloat16 products for bfloat16 input, else float32-like.
 
     ``A`` is a difference of nearly equal terms, so the A part never runs below 3×tf32. Heads 16
-    wide average few rounding errors, so they take tf32 where wider ones take bfloat16.
+    wide average few rounding errors, and a rule that is not ``tame`` (a gain without unit length,
+    u unrelated to k) amplifies them: both take tf32 where others take bfloat16.
     """
     require_choice("precision", precision, PRECISIONS)
-    if precision == "auto" and dtype == torch.bfloat16 and d > 16:
+    if precision == "auto" and dtype == torch.bfloat16 and d > 16 and tame:
         return Precision("bf16", "tf32x3 chained", "tf32", torch.bfloat16)
     if precision == "auto":
         precision = "tf32x3" if dtype == torch.float32 else "tf32"
@@ -106,8 +107,6 @@ class Tiles(NamedTuple):
 
     geometry: int
     forward_warps: int
-    forward_stages: int
-    forward_registers: int | None
     adjoint_warps: int
     reverse: int
     reverse_warps: int
@@ -116,43 +115,48 @@ class Tiles(NamedTuple):
     state_values: int
     state_warps: int
     state_stages: int
-    back_state_warps: int
     prepare_warps: int
     output_warps: int
     back_output_warps: int
     inverse_base: int
 
 
-def tiles_for(heads: int, d: int, dv: int, precision: Precision) -> Tiles:
-    """By number of sequences, widths and operand size."""
+def tiles_for(heads: int, d: int, dv: int, precision: Precision, sequential: bool) -> Tiles:
+    """By number of sequences, widths, operand size, and whether A is walked in one piece."""
     wide = max(d, dv) > 64
     half = precision.memory == "bf16"
     padded = max(16, power_of_two(dv))
     few = heads * cdiv(padded, 32) < 128
+    forward = {16: 1, 32: 1, 64: 1 if half else 2, 128: 8}[d]
+    adjoint = {16: 1, 32: 1, 64: 2, 128: 8}[d]
     return Tiles(
         geometry=16,
-        forward_warps={16: 1, 32: 1, 64: 1 if half else 2, 128: 8}[d],
-        forward_stages=1,
-        forward_registers=None,
-        adjoint_warps={16: 1, 32: 1, 64: 2, 128: 8}[d],
+        forward_warps=max(forward, 4 if d == 64 else 2) if sequential else forward,
+        adjoint_warps=max(adjoint, 4 if d == 64 else 2) if sequential else adjoint,
         reverse=32,
         reverse_warps={16: 2, 32: 2, 64: 4, 128: 8}[d],
-        memory=64 if half or max(d, dv) <= 32 else 32,
+        memory=64,
         values=min(padded, 64),
         state_values=16 if few else min(padded, 32),
-        state_warps=4 if d > 32 else 2,
-        state_stages=3 if half and not wide else 2,
-        back_state_warps=4 if d > 32 else 2,
+        state_warps=8 if wide and not half else 4 if d > 32 else 2,
+        state_stages=(3 if half else 2) if not wide else (2 if half else 1),
         prepare_warps=8 if wide else 4,
         output_warps=8 if wide else 4,
-        back_output_warps=8 if d > 32 else 4,
+        back_output_warps=8 if d > 32 or not half else 4,
         inverse_base=16,
     )
 
 
-def inverse_warps(d: int) -> int:
-    """Warps of the float64 inverse."""
-    return {16: 1, 32: 2, 64: 4, 128: 16}[d]
+class Launch(NamedTuple):
+    """Options of one kernel launch."""
+
+    num_warps: int
+    maxnreg: int | None
+
+
+def inverse_launch(d: int) -> Launch:
+    """Of the float64 inverse."""
+    return Launch({16: 1, 32: 2, 64: 4, 128: 16}[d], 128 if d == 64 else None)
 
 
 def cdiv(a: int, b: int) -> int:
