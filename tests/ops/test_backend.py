@@ -93,6 +93,21 @@ def test_triton_on_a_cpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
             op(x, x, x, backend="triton")
 
 
+@pytest.mark.parametrize(
+    ("width", "dtype", "words"),
+    [(48, torch.float32, "width 48"), (16, torch.float64, "float64 is not supported")],
+)
+def test_what_the_kernels_cannot_run_is_named(
+    width: int, dtype: torch.dtype, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("triton")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    x = torch.zeros(1, 5, 1, width, dtype=dtype)
+    with pytest.raises(ArgumentError, match=words):
+        vla_attention(x, x, x, backend="triton")
+    assert choose_backend(x, x)[0] == "chunk"
+
+
 def test_the_kernels_get_what_was_given(kernels: types.ModuleType) -> None:
     q = torch.zeros(1, 5, 1, 16)
     start = VLAState(torch.zeros(1, 1, 16, 16), torch.eye(16)[None, None], 3)

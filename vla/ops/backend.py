@@ -6,7 +6,7 @@ from vla.errors import ArgumentError
 from vla.typing import Tensor
 
 # On a CPU the token loop is the faster one up to this many tokens (`python -m vla.bench.cpu`).
-SCAN_TOKENS = 4
+SCAN_TOKENS = 2
 
 
 def choose_backend(q: Tensor, v: Tensor, backend: str = "auto") -> tuple[str, str]:

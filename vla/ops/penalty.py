@@ -135,9 +135,12 @@ def _carry_back(
 
 def _add_at_refresh(rows: Tensor, of: Tensor, block: Block, eps: float) -> Tensor:
     """Add ``ε_r`` times the last row of ``of`` where a refresh precedes the use of ``A``."""
-    if any(block.refreshed):
-        size = eps * torch.tensor(block.refreshed, dtype=rows.dtype, device=rows.device)
-        rows[:, :, -1] += size[:, None] * of[:, :, -1]
+    if all(block.refreshed):
+        rows[:, :, -1] += eps * of[:, :, -1]
+        return rows
+    for c, refreshed in enumerate(block.refreshed):
+        if refreshed:
+            rows[:, c, -1] += eps * of[:, c, -1]
     return rows
 
 
