@@ -48,9 +48,35 @@ def _bench(args: argparse.Namespace) -> int:
     return bench.main(args)
 
 
+def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
+    from vla.train import cli
+
+    cli.add_sweep_arguments(parser)
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    from vla.train import cli
+
+    return cli.sweep_main(args)
+
+
+def _runs_arguments(parser: argparse.ArgumentParser) -> None:
+    from vla.train import cli
+
+    cli.add_runs_arguments(parser)
+
+
+def _runs(args: argparse.Namespace) -> int:
+    from vla.train import cli
+
+    return cli.runs_main(args)
+
+
 COMMANDS = {
     "lab": Command("open the laboratory in a browser", _lab_arguments, _lab),
     "bench": Command("time the operations, the trace and the app", _bench_arguments, _bench),
+    "sweep": Command("train many models, each run once", _sweep_arguments, _sweep),
+    "runs": Command("list, compare, export and mend recorded runs", _runs_arguments, _runs),
 }
 
 
