@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from vla import lab
+from vla.rules import RULES, Rule, State, Token
 from vla.scene import PRESETS, Scene, knobs
 from vla.scene.panel import describe
 from vla.scene.session import Session
@@ -152,6 +154,36 @@ def test_a_loaded_rule_file_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Session({}).panel.origin == ""
     monkeypatch.setattr(lab, "rule_files", [lab.RuleFile(Path("mine.py"), ("mine",))])
     assert Session({}).panel.origin == "Rules from mine.py: mine."
+
+
+@dataclass(frozen=True)
+class Broken(Rule):
+    """A rule from outside that fails at its first token."""
+
+    name = "broken"
+    title, equation, source, colour = "broken", "", "", "#000000"
+
+    def step(self, state: State, token: Token) -> State:  # noqa: ARG002
+        raise ZeroDivisionError("no reason")
+
+
+def test_a_rule_that_fails_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, "broken", Broken)
+    visit = Session({})
+    visit.choose({**visit.panel.values, "rules": "vla,broken"}, serial=1)
+    assert visit.panel.notes == ["ZeroDivisionError: no reason. The last picture stays."]
+    assert visit.scene == Scene()
+    opened = Session({"rules": "broken"})
+    assert opened.scene == Scene()
+    assert opened.panel.notes == ["ZeroDivisionError: no reason. The prepared scene is shown."]
+
+
+def test_saving_twice_saves_twice() -> None:
+    visit, seen = Session({}), []
+    visit.panel.observe(lambda change: seen.append(len(change["new"])), "saved")
+    visit.obey("save")
+    visit.obey("save")
+    assert [size > 0 for size in seen] == [True, False, True]
 
 
 def test_every_knob_is_described() -> None:

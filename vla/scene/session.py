@@ -10,6 +10,7 @@ from vla.errors import ArgumentError
 from vla.scene.panel import Panel
 from vla.scene.presets import PRESETS, preset_of
 from vla.scene.scene import Scene, knobs
+from vla.trace import Trace
 from vla.trace.file import from_bytes, to_bytes
 from vla.widgets import Stepper, lane_ids
 from vla.widgets.stepper import SPEEDS
@@ -26,10 +27,9 @@ class Session:
     """
 
     def __init__(self, query: Mapping[str, Any]) -> None:
-        self.scene, notes = Scene.from_query(query)
+        self.scene, notes, trace = _first(query)
         self.changed: Callable[[Session], object] = id
         self._told: tuple[str | None, bool] | None = None
-        trace = self.scene.trace()
         self.stepper = Stepper(trace, step=min(self.scene.step, len(trace) - 1))
         self._show_lanes()
         self._pace()
@@ -65,7 +65,7 @@ class Session:
         repaired = scene.texts() if notes else None
         try:
             self._picture(scene)
-        except ValueError as error:
+        except Exception as error:  # A rule from outside may raise anything.
             notes.append(_plain(error))
         with self.panel.hold_sync():
             if repaired:
@@ -119,6 +119,7 @@ class Session:
         if act == "open" and name in PRESETS:
             self.open(name)
         elif act == "save":
+            self.panel.saved = b""  # So that the same file can be saved again.
             self.panel.saved = self.save()
         elif act == "load":
             self.load(self.panel.upload_name, self.panel.upload)
@@ -150,8 +151,20 @@ def _is_view(key: str) -> bool:
     return any(knob.key == key and knob.group == "View" for knob in knobs().values())
 
 
-def _plain(error: ValueError) -> str:
-    return f"{error} The last picture stays."
+def _first(query: Mapping[str, Any]) -> tuple[Scene, list[str], Trace]:
+    """The scene of an address with its trace; the prepared one if that can't be traced."""
+    scene, notes = Scene.from_query(query)
+    try:
+        return scene, notes, scene.trace()
+    except Exception as error:  # A rule from outside may raise anything.
+        notes.append(_plain(error, "The prepared scene is shown."))
+        return Scene(), notes, Scene().trace()
+
+
+def _plain(error: Exception, then: str = "The last picture stays.") -> str:
+    """An error as a message; one that isn't meant for people is named by its kind."""
+    words = str(error) if isinstance(error, ArgumentError) else f"{type(error).__name__}: {error}."
+    return f"{words} {then}"
 
 
 def _origin() -> str:
