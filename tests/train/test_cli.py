@@ -171,7 +171,7 @@ def wait_for(path, status: str) -> None:
 
 
 LONG = [*TINY[:-2], "--device", "cpu", "--quiet"]
-LONG[LONG.index("--steps") + 1] = "400"
+LONG[LONG.index("--steps") + 1] = "200"
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -95,6 +95,16 @@ def test_ctrl_c_keeps_what_is_done_and_gives_the_rest_back(tmp_path, monkeypatch
         assert run_sweep(items, store).done == 3
 
 
+def test_ctrl_c_between_claim_and_start_gives_the_run_back(tmp_path, monkeypatch):
+    def interrupted(*_: object) -> Trainer:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweeps, "new_trainer", interrupted)
+    with Store(tmp_path / "s") as store:
+        assert run_sweep(wanted(2), store).interrupted
+        assert [row.status for row in store.rows()] == ["cancelled", "queued"]
+
+
 def test_a_full_disk_ends_the_sweep_with_the_reason(tmp_path):
     with Store(tmp_path / "s") as store:
         store.add(wanted(3))

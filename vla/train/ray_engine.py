@@ -54,10 +54,12 @@ class RayEngine:
     def run(self, todo: Sequence[Wanted], store: Store, bar: ProgressBar) -> None:
         """Claim, hand out, collect."""
         self._connect()
-        claimed = [item for item in todo if store.claim(item.config.key)]
-        held = {item.config.key: item for item in claimed}
-        waiting = dict(self._submit(claimed))
+        held = {item.config.key: item for item in todo}
+        waiting: dict[Any, list[Wanted]] = {}
         try:
+            claimed = [item for item in todo if store.claim(item.config.key)]
+            held = {item.config.key: item for item in claimed}
+            waiting.update(self._submit(claimed))
             while waiting:
                 ready, _ = self.ray.wait(list(waiting), timeout=1.0)
                 for task in ready:

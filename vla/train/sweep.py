@@ -193,6 +193,8 @@ class _Turns:
     ) -> None:
         self.engine, self.todo, self.store, self.bar = engine, todo, store, bar
         self.active: dict[str, tuple[Wanted, Trainer]] = {}
+        self.held: set[str] = set()
+        """Runs claimed, or about to be: an interruption may come between claim and start."""
         self.idle: dict[str, list[Trainer]] = defaultdict(list)
         self.jobs = engine.jobs
         self.cost = 0
@@ -222,8 +224,11 @@ class _Turns:
     def _fill(self) -> None:
         while self.todo and len(self.active) < self.jobs and self._has_room():
             wanted = self.todo.pop(self._next_index())
+            self.held.add(wanted.config.key)
             if self.store.claim(wanted.config.key):
                 self._start(wanted)
+            else:
+                self.held.discard(wanted.config.key)
 
     def _has_room(self) -> bool:
         if not self.active or not self.cost or any(self.idle.values()):
@@ -298,14 +303,16 @@ class _Turns:
             self.bar.ended(name, result, wanted.config.steps)
         else:
             self.bar.say(f"{name}: another process took this run over; its result stands")
+        self.held.discard(wanted.config.key)
 
     def drop_all(self) -> None:
         """Give back what is still under way: after Ctrl-C, or an error of the store."""
-        for key, (_, trainer) in self.active.items():
-            trainer.close()
+        for key in self.held:
             # If the store is what failed, the lease runs out by itself.
             with suppress(StoreError):
                 self.store.release(key)
+        for _, trainer in self.active.values():
+            trainer.close()
         for trainer in itertools.chain(*self.idle.values()):
             trainer.close()
 
