@@ -71,7 +71,7 @@ def _(get_story):
     _says = (
         f"<b>Answer.</b> {escape(_answer)}"
         if _at_end
-        else f"{escape(_seen)} <b>Press the space bar</b> to play, an arrow key to step."
+        else f"{escape(_seen)} <b>Press the space bar</b> or Play; the arrow keys step."
     )
     mo.Html(f'<header class="words"><h1>{escape(_question)}</h1><p>{_says}</p></header>')
     return

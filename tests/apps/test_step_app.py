@@ -423,6 +423,19 @@ FOCUSED = """() => {
 }"""
 
 
+def test_one_theme_for_the_whole_page(app: StepPage) -> None:
+    theme = app.page.get_by_test_id("theme")
+    for look in ("dark", "light"):
+        theme.select_option(look)
+        app.page.locator(f"[data-testid=panel][data-look={look}]").wait_for()
+        app.page.locator(f"[data-testid=stepper][data-look={look}]").wait_for()
+        app.page.locator(f"body.{look}").wait_for()
+    theme.select_option("dark")
+    theme.select_option("auto")
+    app.page.locator("[data-testid=panel][data-look=light]").wait_for()
+    app.page.locator("[data-testid=stepper][data-look=light]").wait_for()
+
+
 def test_gallery_names_the_app(contexts: Callable[..., Any], lab: Any) -> None:
     page = contexts().new_page()
     page.goto(lab.address)

@@ -197,7 +197,8 @@ class Panel {
     this.look();
     this.size = () => fit();
     window.addEventListener("resize", this.size);
-    this.sizing = setInterval(() => { if (fit()) clearInterval(this.sizing); }, 50);
+    this.page = document.body.className;
+    this.sizing = setInterval(() => { if (fit()) this.meet(player()); }, 50);
   }
 
   destroy() {
@@ -208,6 +209,15 @@ class Panel {
     this.host.disconnect();
     clearInterval(this.sizing);
     clearTimeout(this.late);
+  }
+
+  // The stepper's choice of light or dark holds for the whole page; auto is the page's own.
+  meet(stepper) {
+    clearInterval(this.sizing);
+    stepper.addEventListener("change", () => {
+      const { theme } = stepper.stepper.state;
+      document.body.className = theme === "auto" ? this.page : this.page.replace(/\b(light|dark)\b/g, theme);
+    });
   }
 
   // Python's values into the controls.
