@@ -82,8 +82,8 @@ def inverse_kernel(
     """``Y = plus I + scale (X + shift I)⁻¹`` for symmetric positive definite ``X``, in float64.
 
     With ``SUM``, ``X[head, s]`` stands for ``First[head] + Σ X[head, r]`` over ``r < s``, summed
-    here: one launch fewer where there are few segments. The sweep operator inverts in place and
-    needs no pivoting.
+    here: one launch fewer where there are few segments. The sweep operator inverts in place, two
+    rows a step, and needs no pivoting.
     """
     head, s = tl.program_id(0).to(tl.int64), tl.program_id(1)
     i = tl.arange(0, D)
@@ -98,17 +98,26 @@ def inverse_kernel(
         A += square(X + (head * n + s) * D * D, D).to(tl.float64)
     # Only rows are read below, so a rounding asymmetry would stay while A shrinks.
     A = 0.5 * (A + tl.trans(A))
-    for j in range(D):
-        row = tl.sum(tl.where(i[:, None] == j, A, 0.0), axis=0)
-        pivot = tl.sum(tl.where(i == j, row, 0.0), axis=0)
-        # With pivot − 1 in place of the pivot one rank-1 update does the whole sweep, except that
-        # it leaves 2 too much on the diagonal, which no later step reads.
+    for half in range(D // 2):
+        j = 2 * half
+        row0 = tl.sum(tl.where(i[:, None] == j, A, 0.0), axis=0)
+        row1 = tl.sum(tl.where(i[:, None] == j + 1, A, 0.0), axis=0)
+        p00 = tl.sum(tl.where(i == j, row0, 0.0), axis=0)
+        p01 = tl.sum(tl.where(i == j + 1, row0, 0.0), axis=0)
+        p11 = tl.sum(tl.where(i == j + 1, row1, 0.0), axis=0)
+        det = p00 * p11 - p01 * p01
         # A float64 division is slow; two Newton steps take float32's reciprocal to full precision.
-        inv = (1.0 / pivot.to(tl.float32)).to(tl.float64)
-        inv *= 2.0 - pivot * inv
-        inv *= 2.0 - pivot * inv
-        row = tl.where(i == j, pivot - 1.0, row)
-        A -= row[:, None] * (row * inv)[None, :]
+        inv = (1.0 / det.to(tl.float32)).to(tl.float64)
+        inv *= 2.0 - det * inv
+        inv *= 2.0 - det * inv
+        # With P − I in place of the pivot block P one rank-2 update does the whole sweep, except
+        # that it leaves 2 too much on the diagonal, which no later step reads.
+        row0 = tl.where(i == j, p00 - 1.0, row0)
+        row1 = tl.where(i == j + 1, p11 - 1.0, row1)
+        left = (row0 * p11 - row1 * p01) * inv
+        right = (row1 * p00 - row0 * p01) * inv
+        A -= row0[:, None] * left[None, :]
+        A -= row1[:, None] * right[None, :]
     result = (plus + 2.0 * scale) * eye - scale * A
     put_square(Y + (head * n + s) * D * D, result, D)
 

@@ -109,7 +109,7 @@ def segment_starts(
         num_warps=8 if d > 64 else 4,
     )  # fmt: skip
     M0 = None if A0 is None else inverse(A0, torch.float64)
-    few = n <= 16 and lay.heads * n <= 512
+    few = n <= 16 and lay.heads * n <= 1024
     if not few:
         exclusive_sums(M, M0, reverse=False)
     shift = rule.lambda0 if A0 is None else 0.0

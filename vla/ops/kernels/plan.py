@@ -135,11 +135,11 @@ def tiles_for(heads: int, d: int, dv: int, precision: Precision, sequential: boo
         adjoint_warps=max(adjoint, 4 if d == 64 else 2) if sequential else adjoint,
         reverse=32,
         reverse_warps={16: 2, 32: 2, 64: 4, 128: 8}[d],
-        memory=64,
+        memory=32 if wide and not half else 64,
         values=min(padded, 64),
         state_values=16 if few else min(padded, 32),
-        state_warps=8 if wide and not half else 4 if d > 32 else 2,
-        state_stages=(3 if half else 2) if not wide else (2 if half else 1),
+        state_warps=4 if d > 32 else 2,
+        state_stages=3 if half and not wide else 2,
         prepare_warps=8 if wide else 4,
         output_warps=8 if wide else 4,
         back_output_warps=8 if d > 32 or not half else 4,
@@ -156,7 +156,7 @@ class Launch(NamedTuple):
 
 def inverse_launch(d: int) -> Launch:
     """Of the float64 inverse."""
-    return Launch({16: 1, 32: 2, 64: 4, 128: 16}[d], 128 if d == 64 else None)
+    return Launch({16: 1, 32: 2, 64: 4, 128: 8}[d], 128 if d == 64 else None)
 
 
 def cdiv(a: int, b: int) -> int:
