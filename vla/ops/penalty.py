@@ -51,13 +51,15 @@ class PenalisedKeys(Function):
         adjoint = None if d_last is None else _twice_symmetric(d_last.double())
         for i, block in reversed(list(enumerate(ctx.blocks))):
             starts, tilde = saved[2 * i : 2 * i + 2]
-            K, U, D = (block.rows(x).double() for x in (k, u, d_alpha))
+            both = torch.cat([block.rows(k), block.rows(d_alpha)], dim=2).double()
             W = tilde @ starts
-            pulled = _pull(torch.cat([K, D], dim=2), W, tilde)
-            alpha, b = (pulled @ starts).chunk(2, dim=2)
+            pulled = _pull(both, W, tilde)
+            reached = pulled @ starts
             on = i > 0 or ctx.needs_input_grad[2]
             behind, adjoint = _carry_back(tilde, W, pulled, adjoint, on)
-            block.rows(du).copy_(_direction_gradient(U, alpha, b, W, starts, behind))
+            U = block.rows(u).double()
+            block.rows(du).copy_(_direction_gradient(U, reached, W, starts, behind))
+            (_, D), (_, b) = both.chunk(2, dim=2), reached.chunk(2, dim=2)
             block.rows(dk).copy_(_add_at_refresh(b, D, block, ctx.eps))
         first = None
         if adjoint is not None and ctx.needs_input_grad[2]:
@@ -85,7 +87,9 @@ def _advance(
 
 def _pull(rows: Tensor, W: Tensor, tilde: Tensor) -> Tensor:
     """``x_t − tril(x Wᵀ)Ũ``, which is ``M A_t x_t`` with ``M`` the penalty at the chunk's start."""
-    return rows - _causal(rows, W) @ tilde
+    weights = _causal(rows, W).flatten(0, 1)
+    pulled = torch.baddbmm(rows.flatten(0, 1), weights, tilde.flatten(0, 1), alpha=-1)
+    return pulled.view_as(rows)
 
 
 def _causal(rows: Float[Tensor, "n c r d"], others: Float[Tensor, "n c l d"]) -> Tensor:
@@ -95,15 +99,17 @@ def _causal(rows: Float[Tensor, "n c r d"], others: Float[Tensor, "n c l d"]) ->
 
 
 def _direction_gradient(
-    U: Tensor, alpha: Tensor, b: Tensor, W: Tensor, starts: Tensor, behind: Tensor | None
+    U: Tensor, reached: Tensor, W: Tensor, starts: Tensor, behind: Tensor | None
 ) -> Tensor:
-    """``dU = −(triu(U αᵀ) b + triu(U bᵀ) α + U R)``, ``b_t = A_t dα_t``.
+    """``dU = −(triu(U αᵀ) b + triu(U bᵀ) α + U R)``, ``α`` and ``b_t = A_t dα_t`` in ``reached``.
 
     ``R = A B A`` stands for all later chunks: ``B`` is ``behind``, ``A`` that of the chunk's end
     before a refresh.
     """
-    scores = _causal(torch.cat([alpha, b], dim=2), U)
-    dU = scores.mT @ torch.cat([b, alpha], dim=2)
+    alpha, b = reached.chunk(2, dim=2)
+    by_alpha, by_b = _causal(reached, U).chunk(2, dim=2)
+    dU = by_alpha.mT @ b
+    dU += by_b.mT @ alpha
     if behind is not None:
         ends = starts - W.mT @ W
         dU += U @ (ends @ behind @ ends)
