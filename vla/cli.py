@@ -74,7 +74,7 @@ def _runs(args: argparse.Namespace) -> int:
 
 COMMANDS = {
     "lab": Command("open the laboratory in a browser", _lab_arguments, _lab),
-    "bench": Command("time the operations, the trace and the app", _bench_arguments, _bench),
+    "bench": Command("time the operations beside their peers", _bench_arguments, _bench),
     "sweep": Command("train many models, each run once", _sweep_arguments, _sweep),
     "runs": Command("list, compare, export and mend recorded runs", _runs_arguments, _runs),
 }
