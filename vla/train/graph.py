@@ -177,6 +177,7 @@ class GraphTrainer(Trainer):
             return super()._draw(task, size, generator)
 
     def enqueue(self, steps: int) -> None:
+        """Queue up to ``steps`` replays and a copy of the log behind them; returns at once."""
         steps = min(steps, self.config.steps - self.queued)
         with torch.cuda.stream(self.stream), self._settings():
             for _ in range(steps):
@@ -212,6 +213,7 @@ class GraphTrainer(Trainer):
         self.evaluated = False
 
     def collect(self, *, wait: bool = False) -> bool:
+        """Take in the blocks that are done; ``wait`` until one is, if one is under way."""
         news = False
         while self.pending and (self.pending[0][2].query() or (wait and not news)):
             queued, last, event, (log, totals) = self.pending.popleft()

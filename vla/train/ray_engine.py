@@ -72,11 +72,18 @@ class RayEngine:
                 store.release(key)
 
     def _connect(self) -> None:
-        if not self.ray.is_initialized():
+        if self.ray.is_initialized():
+            return
+        try:
             self.ray.init(
                 address=self.address, num_cpus=self.cpus, include_dashboard=False,
                 logging_level="error", log_to_driver=False,
             )  # fmt: skip
+        except Exception as error:
+            # Ray raises plain exceptions of every kind here; none of them is about a run.
+            where = self.address or "on this machine"
+            wanted = f"a Ray cluster that can be reached or started ({error})"
+            raise ArgumentError("ray-address", where, wanted) from error
 
     def _submit(self, claimed: Sequence[Wanted]) -> list[tuple[Any, list[Wanted]]]:
         on_gpu = self.device.startswith("cuda")
