@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vla.ops import VLAState, vla_attention
+from vla.ops import VLAState, delta_rule, linear_attention, vla_attention
 from vla.ops.chunk import chunk_vla
 
 from .oracle import KINDS, assert_close, make_case, poisoned, reference, results
@@ -170,6 +170,19 @@ def test_gradients_pass_through_the_state_between_calls() -> None:
     (one,) = torch.autograd.grad((o * weight).sum(), whole)
     (two,) = torch.autograd.grad((torch.cat(outputs, 1) * weight).sum(), split)
     assert_close({"o": torch.cat(outputs, 1), "dk": two}, {"o": o, "dk": one}, EXACT)
+
+
+@pytest.mark.parametrize("backend", ["scan", "associative", "chunk"])
+def test_autocast_leaves_the_recurrence_alone(backend: str) -> None:
+    """Under bfloat16 autocast a product would keep three digits; linear layers may, A may not."""
+    case = make_case(tokens=40, width=8, state=False).to(torch.float32)
+    plain, _ = vla_attention(*case[:5], backend=backend)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside, _ = vla_attention(*case[:5], backend=backend)
+        family = [op(*case[:3], backend="chunk")[0] for op in (delta_rule, linear_attention)]
+    outside = [op(*case[:3], backend="chunk")[0] for op in (delta_rule, linear_attention)]
+    assert torch.equal(inside, plain)
+    assert all(torch.equal(x, y) for x, y in zip(family, outside, strict=True))
 
 
 @pytest.mark.slow

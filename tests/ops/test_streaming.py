@@ -63,13 +63,20 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "no refresh" in printed
     assert "refresh every 20" in printed
     record = json.loads(path.read_text())
-    assert {"device", "versions", "commit", "date", "runs"} <= record.keys()
+    assert {"device", "load", "threads", "versions", "commit", "date", "runs"} <= record.keys()
     assert [run["settings"]["refresh_every"] for run in record["runs"]] == [0, 20]
     assert record["runs"][0]["readings"][-1]["tokens"] == 1000
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--tokens", "0"], ["--device", "nonsense"], ["--gain", "x"], ["--piece", "0"]]
+    "arguments",
+    [
+        ["--tokens", "0"],
+        ["--device", "nonsense"],
+        ["--device", "cuda:99"],
+        ["--gain", "x"],
+        ["--piece", "0"],
+    ],
 )
 def test_bad_arguments_end_in_a_sentence(
     arguments: list[str], capsys: pytest.CaptureFixture[str]

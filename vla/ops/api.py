@@ -107,7 +107,7 @@ def _run_in_torch(
     rule: dict[str, Any],
     chunk_size: int,
 ) -> tuple[Tensor, VLAState]:
-    """Scan, associative scan or chunk, in the dtype of the state."""
+    """Scan, associative scan or chunk, in the dtype of the state, whatever autocast says."""
     dtype = start.S.dtype
     q, k, v = (x.to(dtype) for x in sequences[:3])
     u, beta = (x if x is None else x.to(dtype) for x in sequences[3:])
@@ -116,11 +116,12 @@ def _run_in_torch(
         # parallel to the keys, which repeated keys and a small λ0 magnify by T/λ0.
         wide = torch.float64 if name == "chunk" and beta is not None else dtype
         u = default_direction(k.to(wide), None if beta is None else beta.to(wide))
-    if name == "chunk":
-        o, state = chunk_vla(q, k, v, u, beta, start, chunk_size=chunk_size, **rule)
-    else:
-        loop = scan if name == "scan" else associative_scan
-        o, state = loop(q, k, v, u, beta, start, **rule)
+    with torch.autocast(q.device.type, enabled=False):
+        if name == "chunk":
+            o, state = chunk_vla(q, k, v, u, beta, start, chunk_size=chunk_size, **rule)
+        else:
+            loop = scan if name == "scan" else associative_scan
+            o, state = loop(q, k, v, u, beta, start, **rule)
     return o.to(sequences[2].dtype), state
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import torch
+
 from vla.errors import ArgumentError
 from vla.ops.backend import choose_backend, kernels
 from vla.ops.check import check_finite, check_options, check_sequences, check_state
@@ -103,8 +105,9 @@ def _run_in_torch(
 ) -> tuple[Tensor, VLAState]:
     dtype = start.S.dtype
     wide = (q.to(dtype), k.to(dtype), v.to(dtype), None if beta is None else beta.to(dtype))
-    if name == "chunk":
-        o, state = chunk_fixed(*wide, start, residual=residual, chunk_size=chunk_size)
-    else:
-        o, state = fixed_scan(*wide, start, residual=residual)
+    with torch.autocast(q.device.type, enabled=False):
+        if name == "chunk":
+            o, state = chunk_fixed(*wide, start, residual=residual, chunk_size=chunk_size)
+        else:
+            o, state = fixed_scan(*wide, start, residual=residual)
     return o.to(v.dtype), state

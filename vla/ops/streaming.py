@@ -9,6 +9,7 @@ is ``(λ0 I + Σ u uᵀ)⁻¹``, summed in float64; with refresh, float64 invers
 import argparse
 import ctypes
 import json
+import os
 import resource
 import time
 from collections.abc import Iterator, Sequence
@@ -234,22 +235,32 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _provenance(device: str) -> dict[str, object]:
+    """Device, versions and commit as the run starts; the load, for ``seconds`` depend on it."""
+    return {
+        "device": provenance.device_name(device if device.startswith("cuda") else "cpu"),
+        "threads": torch.get_num_threads(),
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "versions": provenance.versions(),
+        "commit": provenance.commit(),
+        "date": str(date.today()),
+    }
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run each period; 1 if some state was not sound, 2 on a bad argument."""
     parser = _parser()
     options = vars(parser.parse_args(arguments))
     periods, path = options.pop("refresh"), options.pop("json")
     try:
+        _generator(Settings(**options))
+        record = {"what": "streaming", **_provenance(options["device"])}
         runs = [_run(Settings(**options, refresh_every=period)) for period in periods]
     except ValueError as error:
         parser.error(str(error))
     if path is not None:
-        device = provenance.device_name(options["device"])
-        record: dict[str, object] = {"what": "streaming", "device": device, "runs": runs}
-        record |= {"versions": provenance.versions(), "commit": provenance.commit()}
-        record["date"] = str(date.today())
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record, indent=1) + "\n")
+        path.write_text(json.dumps({**record, "runs": runs}, indent=1) + "\n")
     sound = all(
         Reading(**reading).sound
         for run in runs
