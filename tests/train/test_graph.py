@@ -16,6 +16,7 @@ from tests.train.tiny import config, model
 from vla import nn, tasks
 from vla.train import LocalEngine, RunConfig, Store, Wanted, graph, run_sweep, train
 from vla.train import sweep as sweeps
+from vla.train.errors import DeviceLost
 from vla.train.graph import GraphTrainer
 from vla.train.loop import Trainer
 
@@ -241,6 +242,30 @@ def test_when_memory_runs_out_fewer_runs_go_side_by_side(monkeypatch, tmp_path):
     items = [Wanted(config(MQAR, model=model(MQAR, n))) for n in ("linear", "delta", "softmax")]
     with Store(tmp_path / "s") as store:
         assert run_sweep(items, store, engine=engine).done == 3
+
+
+@pytest.mark.usefixtures("fake_cuda")
+def test_a_lost_gpu_ends_the_sweep_and_fails_no_run(monkeypatch, tmp_path):
+    def lost(*_: object) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nlong story")
+
+    def trainer(chosen: RunConfig, _device: torch.device) -> GraphTrainer:
+        run = GraphTrainer(chosen, "cpu")
+        if chosen.seed == 1:
+            monkeypatch.setattr(torch.cuda, "synchronize", lost)
+            monkeypatch.setattr(run, "enqueue", lost)
+            monkeypatch.setattr(run, "close", lost)
+        return run
+
+    monkeypatch.setattr(sweeps, "new_trainer", trainer)
+    engine = LocalEngine("cpu", block=4)
+    engine.device, engine.jobs = torch.device("cuda"), 2
+    items = [Wanted(config(MQAR, seed=seed)) for seed in range(4)]
+    with Store(tmp_path / "s") as store:
+        with pytest.raises(DeviceLost, match="illegal memory access"):
+            run_sweep(items, store, engine=engine)
+        assert {row.status for row in store.rows()} <= {"done", "cancelled", "queued"}
+        assert store.rows(status="queued")
 
 
 # What follows runs on a GPU: `pytest -m gpu tests/train`.

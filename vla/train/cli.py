@@ -409,13 +409,16 @@ def _path(args: argparse.Namespace) -> Path:
 
 def _guarded(body: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
     """Run ``body``; what a person did wrong, or a broken store, is one line and no stack trace."""
-    from vla.train.errors import StoreError
+    from vla.train.errors import DeviceLost, StoreError
 
     try:
         return body(args)
     except (ArgumentError, StoreError) as error:
         print(f"vla: {error}", file=sys.stderr)
         return BAD_INPUT
+    except DeviceLost as error:
+        print(f"vla: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""What can go wrong with the run store, said so that a person knows what to do."""
+"""What can go wrong with the run store or the device, said so that a person knows what to do."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ class StoreError(Exception):
 
 class StoreDamaged(StoreError):
     """The store's file is damaged; ``vla runs --recover NEW`` saves the runs that are whole."""
+
+
+class DeviceLost(Exception):
+    """The GPU answers no more, so every further run would fail; those under way are given back."""
 
 
 def advice(path: Path) -> str:

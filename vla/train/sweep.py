@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 
 from vla.errors import ArgumentError, require_integer
-from vla.train.errors import StoreError
+from vla.train.errors import DeviceLost, StoreError
 from vla.train.loop import Trainer, checked_device, new_trainer
 from vla.train.progress import ProgressBar, Silent
 from vla.train.result import DONE, FAILED, FINISHED, NAN, RunResult, RunRow
@@ -73,7 +73,8 @@ def run_sweep(
     """Do every run of ``wanted`` that isn't stored yet; Ctrl-C keeps what is done.
 
     Every config is checked before any work starts: raises :class:`~vla.errors.ArgumentError` for
-    the first that doesn't fit, :class:`~vla.train.errors.StoreError` if the store fails.
+    the first that doesn't fit, :class:`~vla.train.errors.StoreError` if the store fails,
+    :class:`~vla.train.errors.DeviceLost` if the GPU does.
     """
     source: Source = wanted if callable(wanted) else _fixed(list(wanted))
     sweep = _Sweep(source, store, preset, budget, engine or LocalEngine(), bar or Silent())
@@ -215,7 +216,9 @@ class _Turns:
                 trainer.enqueue(self.engine.block)
             news = trainer.collect()
         except RuntimeError as error:
+            self._require_device(error)
             self._fail(wanted, error)
+            trainer.close()
             return True
         if trainer.finished:
             self._end(wanted, trainer)
@@ -252,6 +255,7 @@ class _Turns:
             self._postpone(wanted, error)
             return
         except (RuntimeError, ValueError) as error:
+            self._require_device(error)
             self._fail(wanted, error)
             return
         self.cost = max(self.cost, getattr(trainer, "bytes", 0))
@@ -292,6 +296,19 @@ class _Turns:
         else:
             trainer.close()
 
+    def _require_device(self, error: Exception) -> None:
+        """Raise :class:`DeviceLost` if it wasn't the run that failed but the GPU under it."""
+        if self.engine.device.type != "cuda":
+            return
+        try:
+            torch.cuda.synchronize(self.engine.device)
+        except RuntimeError:
+            why = str(error).partition("\n")[0]
+            raise DeviceLost(
+                f"{self.engine.device}: the GPU answers no more ({why}). No run is lost: run the "
+                "same command again."
+            ) from error
+
     def _fail(self, wanted: Wanted, error: Exception) -> None:
         self.active.pop(wanted.config.key, None)
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
@@ -311,10 +328,11 @@ class _Turns:
             # If the store is what failed, the lease runs out by itself.
             with suppress(StoreError):
                 self.store.release(key)
-        for _, trainer in self.active.values():
-            trainer.close()
-        for trainer in itertools.chain(*self.idle.values()):
-            trainer.close()
+        trainers = (trainer for _, trainer in self.active.values())
+        for trainer in itertools.chain(trainers, *self.idle.values()):
+            # On a device that is lost nothing can be closed.
+            with suppress(RuntimeError):
+                trainer.close()
 
 
 def _checked(items: list[Wanted]) -> list[Wanted]:
