@@ -208,6 +208,8 @@ def test_presets(shared: StepPage, name: str) -> None:
     app.wait_for_question(preset.question)
     assert_shows(app, preset.scene)
     assert preset.seen in app.page.locator(".words").inner_text()
+    play = app.page.get_by_role("button", name="Play").bounding_box()
+    assert play["y"] + play["height"] <= 720
     app.page.get_by_role("button", name="End").click()
     app.page.locator(".words").get_by_text(preset.answer).wait_for()
 

@@ -1932,6 +1932,7 @@ export class Stepper {
       row.node.style.display = this.state.visible.has(row.lane.id) ? "" : "none";
     });
     this.strip.forget();
+    this.root.dataset.tight = "0";
     this.share(mode, count);
     this.root.dataset.dense = String(Number(mode === "wide" && this.heat < 118));
     this.root.dataset.text = mode === "wide" ? this.textMode(this.heat) : "row";
@@ -1973,7 +1974,10 @@ export class Stepper {
     this.heat = this.fit((room - (count > 2 ? 112 : 128)) / count, count, inner);
     this.tight = false;
     this.tight = room - count * this.rowHeight(this.heat) < 92;
-    this.plotHeight = Math.round(clamp(room - count * this.rowHeight(this.heat), 92, 260));
+    // Where room is short the strip gives up its second row (see the style sheet), curves a little.
+    const spare = this.tight ? Math.max(0, this.strip.node.offsetHeight - 34) : 0;
+    const left = room + spare - count * this.rowHeight(this.heat);
+    this.plotHeight = Math.round(clamp(left, this.tight ? 76 : 92, 260));
   }
 
   // The matrix size for this height: no larger than leaves room for the text beside it.
