@@ -115,7 +115,7 @@ def _generator(settings: Settings) -> torch.Generator:
     try:
         return torch.Generator(settings.device).manual_seed(settings.seed)
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).partition(". ")[0] + "."
         raise ArgumentError("device", settings.device, "a device that torch has", reason) from error
 
 
