@@ -121,9 +121,18 @@ METHODS = (
     Method("vla triton refresh 20 bf16", _vla("triton", refresh_every=20), BF16, lengths=FEW),
     Method("vla triton tf32", _vla("triton", precision="tf32"), F32, lengths=FEW),
     Method("vla triton tf32x3", _vla("triton", precision="tf32x3"), F32, lengths=FEW),
-    Method("vla triton ieee", _vla("triton", precision="ieee"), F32, lengths=(2048,)),
+    Method(
+        "vla triton ieee", _vla("triton", precision="ieee"), F32, backward=False, lengths=(2048,)
+    ),
     Method("vla chunk fp32", _vla("chunk"), F32, 8192, needs_gpu=False, lengths=(512, *FEW)),
-    Method("vla scan fp32", _vla("scan"), F32, 2048, backward=False, needs_gpu=False),
+    Method(
+        "vla scan fp32",
+        _vla("scan"),
+        F32,
+        backward=False,
+        needs_gpu=False,
+        lengths=(128, 512, 2048),
+    ),
     Method("softmax attention bf16", _attention, BF16),
     Method("flash attention 2 bf16", _flash, BF16, lengths=FEW),
     Method("fla chunk_delta_rule bf16", _fla_delta, BF16),

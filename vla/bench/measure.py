@@ -25,7 +25,8 @@ def time_call(call: Callable[[], object], device: str, budget_ms: float = 150.0)
     overhead counts where it is longer than the work.
     """
     clock = _gpu_times if device == "cuda" else _cpu_times
-    once = clock(call, 2)[-1]
+    call()
+    once = clock(call, 1)[0]
     repeats = int(min(100, max(3, budget_ms / max(once, 1e-3))))
     times = torch.tensor(clock(call, repeats), dtype=torch.float64)
     low, median, high = (float(times.quantile(q)) for q in (0.2, 0.5, 0.8))

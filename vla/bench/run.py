@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lengths", type=int, nargs="*", help="token counts (default: 512 … 131072)"
     )
+    parser.add_argument(
+        "--limit", type=float, help="stop after so many seconds, keep what there is"
+    )
     parser.add_argument("--shapes", nargs="*", metavar="B,H,D", help="shapes, such as 4,16,64")
     parser.add_argument(
         "--device", choices=("cuda", "cpu"), help="default: a GPU where there is one"
@@ -58,7 +62,7 @@ def main(args: argparse.Namespace) -> int:
     except ValueError as error:
         print(f"vla bench: {error}", file=sys.stderr)
         return 2
-    record = run(jobs, device, commit=args.commit)
+    record = run(jobs, device, commit=args.commit, limit_s=args.limit)
     print_report(record)
     if args.output:
         write(args.output, record)
@@ -88,9 +92,14 @@ def plan(args: argparse.Namespace) -> tuple[list[Job], str]:
     ], device
 
 
-def run(jobs: list[Job], device: str, *, commit: str | None = None) -> dict[str, Any]:
+def run(
+    jobs: list[Job], device: str, *, commit: str | None = None, limit_s: float | None = None
+) -> dict[str, Any]:
     """Warm all workers up side by side, then let them measure one after another."""
     workers = [_start(job, device) for job in jobs]
+    alarm = threading.Timer(limit_s or threading.TIMEOUT_MAX, _stop, [workers])
+    alarm.daemon = True
+    alarm.start()
     left_out = [] if device == "cuda" else [_gpu_left_out()]
     record: dict[str, Any] = {
         **head("speed", device, commit),
@@ -105,8 +114,14 @@ def run(jobs: list[Job], device: str, *, commit: str | None = None) -> dict[str,
     record["bytes_per_s"] = bandwidth(device)
     for worker, job in zip(workers, jobs, strict=True):
         _measure(worker, job, record)
+    alarm.cancel()
     record["slopes"] = _slopes(record["rows"])
     return record
+
+
+def _stop(workers: list[subprocess.Popen]) -> None:
+    for worker in workers:
+        worker.kill()
 
 
 def head(kind: str, device: str, commit: str | None = None) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def _row(
     device: str,
     bytes_per_s: float,
 ) -> dict[str, Any]:
-    timing = time_call(call, device, 100.0)
+    timing = time_call(call, device, 60.0)
     floor_ms = traffic(shape, tokens, method.dtype, name != "forward") / bytes_per_s * 1e3
     return {
         "method": method.name,

@@ -214,7 +214,7 @@ def forward_kernel(
         if REFRESH:
             A += tl.where((i[:, None] == i[None, :]) & refreshes, eps, 0.0)
     if s == n_segments - 1:
-        put_square(A_end + head.to(tl.int64) * D * D, A, D)
+        put_square(A_end + head.to(tl.int64) * D * D, 0.5 * (A + tl.trans(A)), D)
 
 
 @triton.jit

@@ -118,6 +118,7 @@ class Tiles(NamedTuple):
     prepare_warps: int
     output_warps: int
     back_output_warps: int
+    back_output_registers: int | None
     inverse_base: int
 
 
@@ -142,7 +143,9 @@ def tiles_for(heads: int, d: int, dv: int, precision: Precision, sequential: boo
         state_stages=3 if half and not wide else 2,
         prepare_warps=8 if wide else 4,
         output_warps=8 if wide else 4,
-        back_output_warps=8 if d > 32 or not half else 4,
+        back_output_warps=8 if d > 32 else 4,
+        # Left alone, ptxas gives this one 32 registers and spills everything else.
+        back_output_registers=255 if wide and not half else None,
         inverse_base=16,
     )
 
