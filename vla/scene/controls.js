@@ -113,6 +113,8 @@ class Controls {
     this.take();
     this.tell();
     this.address();
+    this.advance();
+    if (model.get("progress") >= 0) this.beat();
   }
 
   build() {
@@ -122,13 +124,15 @@ class Controls {
       h("option", { value: "", disabled: true }, "your own scene"),
       model.get("presets").map((preset) => h("option", { value: preset.name, title: preset.question }, preset.title)));
     this.notes = h("div", { class: "notes", role: "status", "aria-live": "polite", data: { testid: "notes" } });
+    this.bar = h("progress", { max: 1, "aria-label": "Progress", data: { testid: "progress" } });
+    this.work = h("div", { hidden: true, class: "work", data: { testid: "work" } }, h("span", {}, "Computing …"), this.bar,
+      button("Stop", "stop", "Stops and shows what there is", () => this.wish("stop")));
     const groups = [...new Set(rows.map((row) => row.knob.group))];
     this.link = button("Copy link", "copy-link", "Copies the address of exactly this scene", () => this.copy());
     this.root = h("form", { class: "vla-panel", "aria-label": "Controls", data: { testid: "panel" }, onsubmit: (event) => event.preventDefault() },
-      h("section", {}, h("h2", {}, "Scene"), this.picker, this.notes),
+      h("section", {}, h("h2", {}, "Scene"), this.picker, this.notes, this.work),
       groups.map((group) => h("details", { open: true, data: { group } }, h("summary", {}, group), rows.filter((row) => row.knob.group === group).map((row) => row.node))),
-      h("section", { class: "keep" }, h("h2", {}, "Keep"), this.link, button("Save data", "save-data", "Every number on show as a CSV file", () => this.wish("save")),
-        model.get("actions").map(({ name, words: text, help }) => button(text, name, help, () => this.wish(name)))));
+      h("section", { class: "keep" }, h("h2", {}, "Keep"), this.link, button("Save data", "save-data", "Every number on show as a CSV file", () => this.wish("save"))));
   }
 
   listen() {
@@ -137,6 +141,7 @@ class Controls {
       "change:values": () => { if (!this.own && !this.again) this.take(); },
       "change:answered": () => this.answer(),
       "change:notes": () => this.tell(),
+      "change:progress": () => this.advance(), "change:beat": () => setTimeout(() => this.beat()),
       "change:preset": () => this.refresh(), "change:query": () => this.address(),
       "change:saves": () => setTimeout(() => this.download()), // the file itself may come after the count
     };
@@ -202,6 +207,18 @@ class Controls {
 
   tell() {
     this.notes.replaceChildren(...this.model.get("notes").map((note) => h("p", {}, note)));
+  }
+
+  advance() {
+    const done = this.model.get("progress");
+    this.work.hidden = done < 0;
+    if (done >= 0) this.bar.value = done;
+  }
+
+  // Asks for the next slice of a long computation.
+  beat() {
+    this.model.set("beaten", this.model.get("beat"));
+    this.model.save_changes();
   }
 
   // The page's address says the scene; parts that belong to the server stay.

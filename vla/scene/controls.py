@@ -32,9 +32,13 @@ class Controls(anywidget.AnyWidget):
     answered = traitlets.Int(0).tag(sync=True)
     preset = traitlets.Unicode("").tag(sync=True)
     wish = traitlets.Unicode("").tag(sync=True)
-    """``open:NAME``, ``save``, or what else an app offers in ``actions``; then cleared."""
-    actions: Any = traitlets.List().tag(sync=True)
-    """Buttons of the app's own: name, words, help."""
+    """``open:NAME``, ``save`` or ``stop``; then cleared."""
+    progress = traitlets.Float(-1.0).tag(sync=True)
+    """Share of a long computation that is done; negative: none is under way."""
+    beat = traitlets.Int(0).tag(sync=True)
+    """Counts the slices of a long computation; the browser copies it into ``beaten``, which asks
+    for the next one. So a page stays responsive, and work ends when its page is closed."""
+    beaten = traitlets.Int(0).tag(sync=True)
     look = traitlets.Unicode("light").tag(sync=True)
     """``light`` or ``dark``, as the page is: told by the browser."""
     notes = traitlets.List(traitlets.Unicode()).tag(sync=True)
