@@ -158,7 +158,7 @@ def rates(
     )  # fmt: skip
     figure.update_xaxes(title_text=AXES.get(across, across), type="category")
     figure.update_yaxes(title_text=AXES["lr"], type="category")
-    heading = title or f"{label}: accuracy on {split} by learning rate"
+    heading = title or f"{shown(label)}: accuracy on {split} by learning rate"
     best = max((value for line_ in cells for value, _ in line_ if value is not None), default=None)
     words = f"{heading}: {len(grid)} rates by {len(loads)} loads, best {three(best)}."
     return finish(figure, look, title=heading, alt=words)
@@ -185,12 +185,12 @@ def variants(
     told = {label: value for label, value in given.items() if label in labels}
     if told:
         figure.add_scatter(
-            x=list(told.values()), y=list(told), mode="markers", name="as published",
+            x=list(told.values()), y=list(map(shown, told)), mode="markers", name="as published",
             marker=marker(look.ink, published=True, size=13),
         )  # fmt: skip
     figure.update_xaxes(title_text=ACCURACY, range=[-0.03, 1.05])
     figure.update_yaxes(autorange="reversed", type="category")
-    words = ", ".join(f"{label} {_mean_text(rows, label, split)}" for label in labels)
+    words = ", ".join(f"{shown(label)} {_mean_text(rows, label, split)}" for label in labels)
     return finish(figure, look, title=title, alt=f"{title} {words}.", height=120 + 30 * len(labels),
                   showlegend=bool(told))  # fmt: skip
 
@@ -338,6 +338,16 @@ def _read(cells: Mapping[str, Mapping[float, str]]) -> dict[str, dict[float, flo
     }
 
 
+def shown(label: str) -> str:
+    """A label as a legend has it: a model's name becomes its title.
+
+    >>> shown("authors_delta, trained longer")
+    'DeltaNet as the authors ran it, trained longer'
+    """
+    name, comma, rest = label.partition(",")
+    return nn.TITLES.get(name, name) + comma + rest
+
+
 def colour_of(model: ModelConfig) -> str:
     """The colour of the rule that a model runs; VLA with the exact gain has that of exact RLS."""
     exact = model.mixer == "vla" and model.gain == "rls" and model.direction == "weighted"
@@ -402,12 +412,12 @@ def _labelled(rows: Sequence[RunRow]) -> list[tuple[Curve, list[RunRow]]]:
 def _draw(figure: go.Figure, curve: Curve, look: Theme, *, marks: bool = True) -> None:
     """The band from the lowest to the highest seed, then the mean over it."""
     xs = sorted(curve.points)
-    colour = shade(curve.colour, look)
+    colour, name = shade(curve.colour, look), shown(curve.label)
     low, high = ([pick(curve.points[x]) for x in xs] for pick in (min, max))
     if low != high:
         figure.add_trace(
             go.Scatter(
-                x=[*xs, *reversed(xs)], y=[*high, *reversed(low)], fill="toself",
+                x=[*xs, *reversed(xs)], y=[*high, *reversed(low)], fill="toself", mode="lines",
                 fillcolor=faded(colour, 0.18), line={"width": 0}, hoverinfo="skip",
                 showlegend=False, legendgroup=curve.label,
             )
@@ -416,10 +426,10 @@ def _draw(figure: go.Figure, curve: Curve, look: Theme, *, marks: bool = True) -
     counts = [f"{count} runs, {least:.3f} to {most:.3f}" for count, least, most in spans]
     figure.add_trace(
         go.Scatter(
-            x=xs, y=[statistics.fmean(curve.points[x]) for x in xs], name=curve.label,
+            x=xs, y=[statistics.fmean(curve.points[x]) for x in xs], name=name,
             legendgroup=curve.label, mode="lines+markers" if marks else "lines",
             line=line(colour, dash=curve.dash), marker=marker(colour), customdata=counts,
-            hovertemplate="%{x}: %{y:.3f}<br>%{customdata}<extra>" + curve.label + "</extra>",
+            hovertemplate="%{x}: %{y:.3f}<br>%{customdata}<extra>" + name + "</extra>",
         )
     )  # fmt: skip
 
@@ -435,7 +445,7 @@ def _draw_published(figure: go.Figure, numbers: Published, look: Theme) -> None:
                 mode="lines" if numbers.dashed else "markers",
                 line=line(colour, published=True, width=1.5),
                 marker=marker(colour, published=True, size=12),
-                hovertemplate=f"%{{x}}: %{{y:.3f}}<extra>{name}, {numbers.source}</extra>",
+                hovertemplate=f"%{{x}}: %{{y:.3f}}<extra>{shown(name)}, {numbers.source}</extra>",
             )
         )  # fmt: skip
 
@@ -446,18 +456,25 @@ def _draw_variant(
     found = [row.accuracy(split) for row in mine if row.status == DONE]
     if not found:
         words = ", ".join(sorted({row.status for row in mine}))
-        figure.add_annotation(x=0, y=label, text=words, showarrow=False, xanchor="left")
+        figure.add_annotation(x=0, y=shown(label), text=words, showarrow=False, xanchor="left")
         return
     colour = shade(colour_of(mine[0].config.model), look)
-    shared = {"showlegend": False, "name": label}
+    name = shown(label)
+    shared = {"showlegend": False, "name": name}
     mean = statistics.fmean(found)
     figure.add_trace(
         go.Bar(
-            x=[mean], y=[label], orientation="h", marker={"color": faded(colour, 0.35)}, **shared
+            x=[mean],
+            y=[shown(label)],
+            orientation="h",
+            marker={"color": faded(colour, 0.35)},
+            **shared,
         )
     )
     figure.add_trace(
-        go.Scatter(x=found, y=[label] * len(found), mode="markers", marker=marker(colour), **shared)
+        go.Scatter(
+            x=found, y=[shown(label)] * len(found), mode="markers", marker=marker(colour), **shared
+        )
     )
 
 
@@ -488,7 +505,7 @@ def _told(curves: Sequence[Curve], *, last: bool = False) -> str:
     for curve in curves:
         xs = sorted(curve.points)[-1:] if last else sorted(curve.points)
         numbers = ", ".join(f"{x:g}: {statistics.fmean(curve.points[x]):.3f}" for x in xs)
-        parts.append(f"{curve.label} ({numbers})")
+        parts.append(f"{shown(curve.label)} ({numbers})")
     return "; ".join(parts) + "."
 
 
