@@ -133,7 +133,7 @@ def _table10(budget: str, rows: Sequence[RunRow]) -> Iterator[Wanted]:
     """Tables 10 and 11 at their 1 000 steps; then the loads they call overload, trained longer."""
     del rows
     size = SIZES[budget]
-    loads = {"full": (8, 16, 24, 32, 48), "cpu": (16, 32), "smoke": (3, 6)}[budget]
+    loads = {"full": (8, 16, 24, 32, 48), "cpu": (16, 32), "smoke": (3,)}[budget]
     yield from _grid(PAPERS_FOUR, loads, budget, 1000, 3e-4, size.seeds)
     over = {"full": (32, 48), "cpu": (32,), "smoke": (6,)}[budget]
     longer = ("delta",) if budget == "smoke" else ("delta", "vla_authors")
