@@ -40,5 +40,7 @@ def _is_number(value: object) -> bool:
 
 
 def _short(value: object, limit: int = 80) -> str:
+    """Both ends of a long value: a path ends in its name, a text begins with its subject."""
     text = repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    half = limit // 2
+    return text if len(text) <= limit else f"{text[:half]}…{text[1 - half :]}"
