@@ -73,7 +73,10 @@ def _(get_story):
         if _at_end
         else f"{escape(_seen)} <b>Press the space bar</b> or Play; the arrow keys step."
     )
-    mo.Html(f'<header class="words"><h1>{escape(_question)}</h1><p>{_says}</p></header>')
+    mo.Html(
+        f'<header class="words"><a href="../">All apps</a><h1>{escape(_question)}</h1>'
+        f"<p>{_says}</p></header>"
+    )
     return
 
 
@@ -90,12 +93,6 @@ def _(scenes):
     )
     title = '<p role="heading" aria-level="2">Other questions</p>'
     mo.Html(f'<section class="more">{title}<ul>{asked}</ul></section>')
-    return
-
-
-@app.cell
-def _():
-    mo.Html('<p class="more"><a href="../">All apps</a></p>')
     return
 
 

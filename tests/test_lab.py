@@ -47,8 +47,8 @@ def test_the_gallery_escapes_words() -> None:
     assert 'href="x/"' in page
 
 
-@pytest.mark.parametrize(("count", "opened"), [(0, []), (1, ["here/one/"]), (2, ["here/"])])
-def test_the_browser_opens_on_the_only_app(
+@pytest.mark.parametrize(("count", "opened"), [(0, []), (1, ["here/one/"]), (2, ["here/one/"])])
+def test_the_browser_opens_on_the_first_app(
     count: int, opened: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []

@@ -191,11 +191,10 @@ def gallery(apps: Sequence[App]) -> str:
 
 
 def _announce(address: str, apps: Sequence[App]) -> None:
-    """Print the address and, if there are apps to show, open the gallery or the only app."""
+    """Print the address and, if there are apps to show, open the first: a scene, not a list."""
     print(f"The laboratory is open at {address}  (Ctrl-C stops it)", flush=True)
     if apps:
-        place = address if len(apps) > 1 else f"{address}{apps[0].slug}/"
-        threading.Timer(0.3, webbrowser.open, [place]).start()
+        threading.Timer(0.3, webbrowser.open, [f"{address}{apps[0].slug}/"]).start()
 
 
 def _serve(application: Any, listener: socket.socket) -> int:
