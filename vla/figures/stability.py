@@ -21,7 +21,7 @@ def growth(course: Course, *, theme_name: str = "light") -> go.Figure:
     Rules without an A are in the left panel only. Raises ``ValueError`` for an unknown theme.
     """
     look = theme(theme_name)
-    figure = make_subplots(1, 2, horizontal_spacing=0.11)
+    figure = make_subplots(1, 2, horizontal_spacing=0.18)
     for lane, style in zip(course.lanes, _styles(course.lanes, look), strict=True):
         figure.add_trace(_sizes(lane, lane.norm_S, style, legend=True), row=1, col=1)
         if lane.norm_A:
@@ -63,7 +63,7 @@ def published_stretch(rows: Sequence[Stretch], *, theme_name: str = "light") -> 
     Raises ``ValueError`` for an unknown theme.
     """
     look = theme(theme_name)
-    figure = make_subplots(1, 2, horizontal_spacing=0.11)
+    figure = make_subplots(1, 2, horizontal_spacing=0.18)
     colour = shade(RULES["vla"].colour, look)
     widths = [str(row.d) for row in rows]
     for col, (printed, raw, unit) in enumerate(_COLUMNS, start=1):
@@ -112,7 +112,7 @@ def _one(x: list[str], look: Theme, *, legend: bool) -> go.Scatter:
 def _styles(lanes: Sequence[Norms], look: Theme) -> list[dict[str, Any]]:
     """A line per lane: dashes tell apart rules of one colour, earlier lanes are wider."""
     seen: dict[str, int] = {}
-    made = []
+    made: list[dict[str, Any]] = []
     for lane in lanes:
         seen[lane.colour] = seen.get(lane.colour, -1) + 1
         dash = DASHES[seen[lane.colour] % len(DASHES)]

@@ -96,8 +96,9 @@ class Row {
     this.node = h("div", { class: wide ? "row wide" : "row", data: { row: knob.key } }, h("span", { class: "name" }, knob.label), this.control.node, help);
   }
 
-  refresh() {
+  refresh(values) {
     const text = this.control.get();
+    this.node.hidden = Object.entries(this.knob.idle).some(([key, idle]) => idle.includes(values[key]));
     this.reset.disabled = text === this.knob.default || (this.knob.kind !== "text" && text !== "" && Number(text) === Number(this.knob.default));
   }
 }
@@ -128,10 +129,11 @@ class Controls {
     this.work = h("div", { hidden: true, class: "work", data: { testid: "work" } }, h("span", {}, "Computing …"), this.bar,
       button("Stop", "stop", "Stops and shows what there is", () => this.wish("stop")));
     const groups = [...new Set(rows.map((row) => row.knob.group))];
+    this.groups = groups.map((group) => h("details", { open: true, data: { group } }, h("summary", {}, group), rows.filter((row) => row.knob.group === group).map((row) => row.node)));
     this.link = button("Copy link", "copy-link", "Copies the address of exactly this scene", () => this.copy());
     this.root = h("form", { class: "vla-panel", "aria-label": "Controls", data: { testid: "panel" }, onsubmit: (event) => event.preventDefault() },
       h("section", {}, h("h2", {}, "Scene"), this.picker, this.notes, this.work),
-      groups.map((group) => h("details", { open: true, data: { group } }, h("summary", {}, group), rows.filter((row) => row.knob.group === group).map((row) => row.node))),
+      this.groups,
       h("section", { class: "keep" }, h("h2", {}, "Keep"), this.link, button("Save data", "save-data", "Every number on show as a CSV file", () => this.wish("save"))));
   }
 
@@ -174,8 +176,14 @@ class Controls {
   }
 
   refresh() {
-    for (const row of this.rows) row.refresh();
+    const values = this.values();
+    for (const row of this.rows) row.refresh(values);
+    for (const group of this.groups) group.hidden = [...group.querySelectorAll("[data-row]")].every((row) => row.hidden);
     this.picker.value = this.model.get("preset");
+  }
+
+  values() {
+    return Object.fromEntries(this.rows.map((row) => [row.knob.key, row.control.get()]));
   }
 
   // One message under way at a time; of what happens meanwhile only the latest is sent.
@@ -185,7 +193,7 @@ class Controls {
     this.again = false;
     this.own = true;
     this.serial = this.model.get("serial") + 1;
-    this.model.set("values", Object.fromEntries(this.rows.map((row) => [row.knob.key, row.control.get()])));
+    this.model.set("values", this.values());
     this.model.set("serial", this.serial);
     this.model.save_changes();
     this.own = false;

@@ -31,6 +31,10 @@ FIRST = 3.0
 """Seconds that the first picture may take before it is shown as far as it has come."""
 
 
+_FIXED = {"view": ("table 2",)}
+"""Table 2 has settings of its own, so that no other knob changes it."""
+
+
 @dataclass(frozen=True)
 class Stability(Table):
     """What runs, for how long, and which picture of it is shown."""
@@ -43,32 +47,35 @@ class Stability(Table):
     length: int = knob(
         "T", "int", 2000, "tokens T", "Stream",
         "Up to 100 000; long runs show progress and can be stopped.", low=10, high=100_000,
+        idle=_FIXED,
     )  # fmt: skip
     d: int = knob("d", "int", 32, "width d", "Stream", "Width of keys and values.",
-                  low=2, high=64, step=1)  # fmt: skip
+                  low=2, high=64, step=1, idle=_FIXED)  # fmt: skip
     keys: str = knob(
         "keys", "choice", "gaussian", "keys", "Stream",
         "Independent, or ELU+1 of that: these share a common part.", choices=lambda: KEYS,
+        idle=_FIXED,
     )  # fmt: skip
     seed: int = knob("seed", "int", 0, "seed", "Stream", "Same seed, same numbers.",
-                     low=0, high=9999, step=1)  # fmt: skip
+                     low=0, high=9999, step=1, idle=_FIXED)  # fmt: skip
     lanes: tuple[str, ...] = knob(
         "rules", "names", ("linear", "delta", "vla", "rls"), "Rules", "Rules",
-        "All get the same tokens.", choices=state_rules,
+        "All get the same tokens.", choices=state_rules, idle=_FIXED,
     )  # fmt: skip
     lambda0: float = knob("lambda0", "float", 0.1, "λ0", "Knobs", "A starts as I/λ0. VLA and RLS.",
-                          low=1e-4, high=100.0)  # fmt: skip
+                          low=1e-4, high=100.0, idle=_FIXED)  # fmt: skip
     direction: str = knob(
         "u", "choice", "key", "u", "Knobs", "VLA's penalty grows along the key or a projection.",
-        choices=lambda: ("key", "token"),
+        choices=lambda: ("key", "token"), idle=_FIXED,
     )  # fmt: skip
     refresh_every: int = knob(
         "refresh", "int", 0, "refresh period", "Knobs",
         "VLA adds εI to A every so many tokens; 0 never, the paper 20.", low=0, high=64, step=1,
+        idle=_FIXED,
     )  # fmt: skip
     refresh_eps: float = knob(
         "epsilon_r", "float", 1e-3, "refresh size ε", "Knobs", "What a refresh adds; paper 0.001.",
-        low=1e-6, high=1.0,
+        low=1e-6, high=1.0, idle=_FIXED,
     )  # fmt: skip
 
     def rules(self) -> dict[str, Rule]:
@@ -110,9 +117,9 @@ STABILITY: dict[str, Prepared] = {
     "spectrum": Prepared(
         "eigenvalues of A",
         "Does A shrink alike in all directions?",
-        "ELU+1 keys point into one half of space; 32 eigenvalues of A each.",
-        "One direction, the keys' mean, is used up at once; the others follow as 1/T, and the "
-        "ratio stays.",
+        "ELU+1 keys are positive throughout; each line is one of the 32 eigenvalues of A.",
+        "No: the direction of the keys' mean is used up at once, the others follow later, all "
+        "then as 1/T, so that the ratio stays.",
         Stability(view="eigenvalues", keys="elu+1", lanes=("vla",)),
     ),
     "proposition": Prepared(

@@ -256,8 +256,9 @@ class Plane {
     const written = i < this.step;
     const current = i === this.step - 1;
     const colour = written ? c.ink : c.muted;
-    const same = this.angles.filter((other, j) => j < i && Math.abs(wrap(other - angle)) < 4).length;
-    const far = 1.16 + 0.13 * same;
+    const near = this.angles.map((_, j) => j).filter((j) => Math.abs(wrap(this.angles[j] - angle)) < 4);
+    const bold = near.includes(this.step - 1);
+    const label = near[0] < i ? null : `k${i + 1}${near.length > 1 ? ` +${near.length - 1}` : ""}`;
     return s("g", {
       role: "slider", tabindex: 0, "aria-label": `key ${i + 1}`, "aria-valuemin": -180, "aria-valuemax": 180, "aria-valuenow": angle,
       "aria-valuetext": `${angle} degrees`, data: { arrow: i, testid: "arrow", key: i + 1 },
@@ -266,7 +267,7 @@ class Plane {
     s("title", {}, `k${i + 1} at ${angle}°${now.overlaps[i] == null ? "" : `; α̂·k${i + 1} = ${three(now.overlaps[i])}`}`),
     this.arrow(x, y, colour, current ? 3 : 1.8, { "stroke-dasharray": written ? null : "3 3" }),
     s("circle", { class: "halo", cx: x, cy: y, r: 13, fill: c.ink, "fill-opacity": 0.04, stroke: "none" }),
-    this.text(x * far, y * far + 4, `k${i + 1}`, colour, { "text-anchor": "middle", "font-weight": current ? 700 : 400, "font-size": 14 }));
+    label && this.text(x * 1.17, y * 1.17 + 4, label, colour, { "text-anchor": "middle", "font-weight": bold ? 700 : 400, "font-size": 14 }));
   }
 
   directions(now, R) {
@@ -278,8 +279,8 @@ class Plane {
     const other = picture.update === "post" ? now.before : now.after;
     const apart = now.apart > 0.5;
     return [
-      picture.turn ? this.arrow(0.7 * R * u[0], -0.7 * R * u[1], c.muted, 1.5, { "stroke-dasharray": "2 3" }) : null,
-      picture.turn ? this.text(0.79 * R * u[0], -0.79 * R * u[1] + 4, "u", c.muted, { "text-anchor": "middle" }) : null,
+      picture.turn ? this.arrow(0.45 * R * u[0], -0.45 * R * u[1], c.muted, 1.5, { "stroke-dasharray": "2 3" }) : null,
+      picture.turn ? this.text(0.45 * R * u[0] + 10, -0.45 * R * u[1] + 4, "u", c.muted, { "text-anchor": "middle" }) : null,
       apart ? this.arrow(0.86 * R * other[0], -0.86 * R * other[1], c.vla, 2, { "stroke-dasharray": "6 4" }) : null,
       apart ? this.text(0.95 * R * other[0], -0.95 * R * other[1], picture.update === "post" ? "pre" : "post", c.vla_text, { "text-anchor": "middle" }) : null,
       s("g", { "pointer-events": "none" }, this.arrow(0.9 * x, 0.9 * y, c.vla, 4),
@@ -322,7 +323,7 @@ class Plane {
       this.curve(picture.over_rho, box, c.vla),
       this.text(64, 66, "§7.2 as published: 0", c.vla_text),
       this.text(214, 34, "delta rule: ρ", c.delta_text, { "text-anchor": "end" }),
-      this.text(308, 132, `general, λ0 = ${three(picture.lambda0)}`, c.vla_text, { "text-anchor": "end" }),
+      this.text(308, 132, `general (u = k), λ0 = ${three(picture.lambda0)}`, c.vla_text, { "text-anchor": "end" }),
       ...this.spots(picture.over_rho, box, "general formula at ρ"),
       picture.rho == null ? null : this.dot(box.x(picture.rho), box.y(picture.left), `measured at ρ ${three(picture.rho)}: ${three(picture.left)}`),
     ];
