@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import threading
@@ -205,7 +206,9 @@ def _measure(worker: subprocess.Popen, job: Job, record: dict[str, Any]) -> None
     _collect(_messages(worker), record)
     if worker.wait() != 0:
         what = f"{', '.join(job.methods)} at {job.shape.name}"
+        stopped = worker.returncode == -signal.SIGKILL
         why = f"the process ended with code {worker.returncode}"
+        why = "stopped by the time limit" if stopped else why
         record["left_out"].append({"what": what, "why": why})
     print(f"measured: {job.shape.name} {', '.join(job.methods)}", file=sys.stderr)
 

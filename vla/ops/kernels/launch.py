@@ -404,6 +404,5 @@ def remember_backward(
         *strides(q), *strides(k), *strides(g), *strides(residual), t, h, dv, lay.chunks,
         D=d, C=tiles.memory, BV=tiles.values, ERASE=erase, PREC=prec,
         num_warps=tiles.back_output_warps, num_stages=1,
-        maxnreg=tiles.back_output_registers,
     )  # fmt: skip
     return MemoryGradients(dq, dk, dvalues, dg, dS0)

@@ -118,7 +118,6 @@ class Tiles(NamedTuple):
     prepare_warps: int
     output_warps: int
     back_output_warps: int
-    back_output_registers: int | None
     inverse_base: int
 
 
@@ -144,8 +143,6 @@ def tiles_for(heads: int, d: int, dv: int, precision: Precision, sequential: boo
         prepare_warps=8 if wide else 4,
         output_warps=8 if wide else 4,
         back_output_warps=8 if d > 32 else 4,
-        # Left alone, ptxas gives this one 32 registers and spills everything else.
-        back_output_registers=255 if wide and not half else None,
         inverse_base=16,
     )
 
