@@ -7,7 +7,7 @@
 import marimo
 
 __generated_with = "0.25.2"
-app = marimo.App(width="full", app_title="Step the recurrence", css_file="step.css")
+app = marimo.App(width="full", app_title="Step the recurrence", css_file="lab.css")
 
 with app.setup:
     from html import escape

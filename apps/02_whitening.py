@@ -7,7 +7,7 @@
 import marimo
 
 __generated_with = "0.25.2"
-app = marimo.App(width="full", app_title="Whitening: RLS as geometry", css_file="step.css")
+app = marimo.App(width="full", app_title="Whitening: RLS as geometry", css_file="lab.css")
 
 with app.setup:
     from html import escape
@@ -67,7 +67,8 @@ def _(get_preset):
     _seen = _preset.seen if _preset else "The numbers under the picture are those of this step."
     _says = f" <b>Answer.</b> {escape(_preset.answer)}" if _preset else ""
     mo.Html(
-        f'<header class="words"><h1>{escape(_question)}</h1><p>{escape(_seen)}{_says} '
+        f'<header class="words"><a href="../">All apps</a><h1>{escape(_question)}</h1>'
+        f"<p>{escape(_seen)}{_says} "
         "<b>Drag an arrow</b>, or select it and press ← →.</p></header>"
     )
     return
@@ -86,12 +87,6 @@ def _(scenes):
     )
     title = '<p role="heading" aria-level="2">Other questions</p>'
     mo.Html(f'<section class="more">{title}<ul>{asked}</ul></section>')
-    return
-
-
-@app.cell
-def _():
-    mo.Html('<p class="more"><a href="../">All apps</a></p>')
     return
 
 

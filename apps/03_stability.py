@@ -10,7 +10,7 @@ __generated_with = "0.25.2"
 app = marimo.App(
     width="full",
     app_title="Stability",
-    css_file="stability.css",
+    css_file="lab.css",
     html_head_file="stability_head.html",
 )
 
@@ -60,7 +60,8 @@ def _(get_turn, session):
     _seen = _preset.seen if _preset else "The numbers under the picture are those of the last step."
     _says = f" <b>Answer.</b> {escape(_preset.answer)}" if _preset else ""
     mo.Html(
-        f'<header class="words"><h1>{escape(_question)}</h1><p>{escape(_seen)}{_says}</p></header>'
+        f'<header class="words"><a href="../">All apps</a><h1>{escape(_question)}</h1>'
+        f"<p>{escape(_seen)}{_says}</p></header>"
     )
     return
 
@@ -111,12 +112,6 @@ def _(scenes):
     )
     title = '<p role="heading" aria-level="2">Other questions</p>'
     mo.Html(f'<section class="more">{title}<ul>{asked}</ul></section>')
-    return
-
-
-@app.cell
-def _():
-    mo.Html('<p class="more"><a href="../">All apps</a></p>')
     return
 
 
