@@ -204,6 +204,8 @@ def _measure(worker: subprocess.Popen, job: Job, record: dict[str, Any]) -> None
     except BrokenPipeError:
         pass
     _collect(_messages(worker), record)
+    assert worker.stdout is not None
+    worker.stdout.close()
     if worker.wait() != 0:
         what = f"{', '.join(job.methods)} at {job.shape.name}"
         stopped = worker.returncode == -signal.SIGKILL
