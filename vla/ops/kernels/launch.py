@@ -403,6 +403,6 @@ def remember_backward(
         q, k, g, residual, do, dvalues, saved.states, dstates, dq, dk, dg,
         *strides(q), *strides(k), *strides(g), *strides(residual), t, h, dv, lay.chunks,
         D=d, C=tiles.memory, BV=tiles.values, ERASE=erase, PREC=prec,
-        num_warps=tiles.back_output_warps, num_stages=1,
+        num_warps=tiles.back_output_warps, num_stages=tiles.back_output_stages,
     )  # fmt: skip
     return MemoryGradients(dq, dk, dvalues, dg, dS0)

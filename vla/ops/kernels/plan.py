@@ -118,6 +118,7 @@ class Tiles(NamedTuple):
     prepare_warps: int
     output_warps: int
     back_output_warps: int
+    back_output_stages: int
     inverse_base: int
 
 
@@ -143,6 +144,7 @@ def tiles_for(heads: int, d: int, dv: int, precision: Precision, sequential: boo
         prepare_warps=8 if wide else 4,
         output_warps=8 if wide else 4,
         back_output_warps=8 if d > 32 else 4,
+        back_output_stages=3 if d <= 32 and not half else 1,
         inverse_base=16,
     )
 
