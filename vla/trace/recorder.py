@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import operator
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -21,6 +21,8 @@ from vla.trace.tape import Clock, Tape, nan_rows
 from vla.typing import Tensor
 
 MAX_LANES = 16
+LANES_AT_ONCE = 2
+"""Threads: a lane is half Python, half matrix work that lets another lane run."""
 MAX_CACHE_TOKENS = 10_000
 MAX_ROW_BYTES = 2 * 2**30
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
@@ -71,8 +73,8 @@ def record(
     replaced = _overwritten_at(stream, pairs)
     clock = Clock(stream, pairs, replaced, kept)
     titles = _titles(lanes)
-    with ThreadPoolExecutor(max_workers=1) as helper:
-        recorded = [_tape(rule, clock, dtype, helper) for rule in lanes.values()]
+    with ThreadPoolExecutor(max_workers=LANES_AT_ONCE) as pool:
+        recorded = list(pool.map(lambda rule: _tape(rule, clock, dtype), lanes.values()))
     return Trace(
         stream=stream,
         lanes=tuple(
@@ -106,11 +108,11 @@ def lane_rules(rules: Rules) -> dict[str, Rule]:
     return lanes
 
 
-def _tape(rule: Rule, clock: Clock, dtype: torch.dtype, helper: Executor) -> Tape:
+def _tape(rule: Rule, clock: Clock, dtype: torch.dtype) -> Tape:
     for looped in (False, True):
         runner = Runner(rule, clock.stream, clock.pairs, dtype, looped)
         tape = Tape(rule, runner, clock)
-        tape.roll(runner, helper)
+        tape.roll(runner)
         if runner.batches:
             break
     return tape

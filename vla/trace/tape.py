@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor, Future
 from typing import Any
 
 import numpy as np
@@ -75,19 +74,13 @@ class Tape:
         self.product = np.eye(d)[None]
         self._row_zero(runner)
 
-    def roll(self, runner: Runner, helper: Executor) -> None:
-        """Record the stream: the ``helper`` measures a block while the next one is stepped."""
+    def roll(self, runner: Runner) -> None:
+        """Record the stream, block by block: a block's matrices are small enough to stay near."""
         length, kept = len(self.clock.stream), self.clock.kept
-        measured: Future[None] | None = None
         for start in range(0, length, BLOCK):
             stop = min(start + BLOCK, length)
             here = kept[(kept > start) & (kept <= stop)]
-            steps = runner.advance(start, stop, here.tolist())
-            if measured:
-                measured.result()
-            measured = helper.submit(self._measure, runner, steps, here)
-        if measured:
-            measured.result()
+            self._measure(runner, runner.advance(start, stop, here.tolist()), here)
         self.recall[~self.clock.stored] = np.nan
 
     @torch.no_grad()
