@@ -32,10 +32,11 @@ def chromium_path() -> str | None:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """Playwright's browser; skips the test where there is no Chromium."""
+    """Playwright's browser. Without Chromium the test is skipped, or fails where ``CI`` is set."""
     path = chromium_path()
     if path is None:
-        pytest.skip("no Chromium: install one (Debian: apt install chromium) or set VLA_CHROMIUM")
+        missing = pytest.fail if os.environ.get("CI") else pytest.skip
+        missing("no Chromium: install one (Debian: apt install chromium) or set VLA_CHROMIUM")
     user = object()
     _users.append(user)
     yield _start(path)
