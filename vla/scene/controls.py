@@ -22,7 +22,7 @@ class Controls(anywidget.AnyWidget):
     in the address; the browser counts what it sends in ``serial`` and waits for ``answered``.
     """
 
-    _esm = HERE / "controls.js"
+    _esm = "\n".join((HERE / part).read_text("utf-8") for part in ("form.js", "controls.js"))
     _css = HERE / "panel.css"
 
     table: Any = traitlets.List().tag(sync=True)

@@ -26,7 +26,7 @@ class Panel(anywidget.AnyWidget):
     dragged slider never queues up work.
     """
 
-    _esm = HERE / "panel.js"
+    _esm = "\n".join((HERE / part).read_text("utf-8") for part in ("form.js", "panel.js"))
     _css = HERE / "panel.css"
 
     table: Any = traitlets.List().tag(sync=True)
