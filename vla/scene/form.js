@@ -2,6 +2,7 @@
 // No dependency, no request. Words from outside enter the page as text only.
 
 const STOPS = 1000; // of a slider on a logarithmic scale
+
 // Parts of the address that belong to the server.
 const SERVER = new Set(["file", "access_token", "refresh_token", "session_id", "view-as", "show-chrome", "kiosk", "include-code", "theme"]);
 
@@ -97,7 +98,7 @@ class Row {
     this.control = KINDS[knob.kind](knob, changed);
     const wide = ["text", "names"].includes(knob.kind);
     const back = () => { this.control.set(knob.default); changed(); };
-    this.reset = h("button", { type: "button", class: "default", title: `Back to ${knob.shown}`, data: { testid: "reset", key: knob.key }, onclick: back }, "default ", h("b", {}, wide ? "" : knob.shown));
+    this.reset = h("button", { type: "button", class: "default", title: `Back to ${knob.shown}`, data: { testid: "reset", key: knob.key }, onclick: back }, wide ? "back to the default" : ["default ", h("b", {}, knob.shown)]);
     this.help = h("span", {}, knob.help);
     const help = h("p", { class: "help" }, this.help, " ", this.reset);
     const name = knob.kind === "names" ? null : h("span", { class: "name" }, knob.label);
