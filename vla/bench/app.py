@@ -12,7 +12,6 @@ import argparse
 import os
 import platform
 import statistics
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ import numpy as np
 import torch
 
 import vla
-from vla import lab
+from vla import lab, provenance
 from vla.bench import stepper
 from vla.scene import Scene
 
@@ -132,21 +131,12 @@ def take_shots(address: str, folder: Path, chromium: str) -> None:
 
 def _head() -> None:
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
-    print(f"vla {vla.__version__} at {_commit()}, torch {torch.__version__}, CPU")
+    commit = provenance.commit() or "no checkout"
+    print(f"vla {vla.__version__} at {commit}, torch {torch.__version__}, CPU")
     print(
         f"Python {platform.python_version()}, headless Chromium without GPU at 1280×720, "
         f"{os.cpu_count()} cores, load {load:.2f} (times count only when it is low)"
     )
-
-
-def _commit() -> str:
-    here = Path(__file__).parent
-    command = ["git", "-C", str(here), "rev-parse", "--short", "HEAD"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError:
-        return "no checkout"
-    return done.stdout.strip() or "no checkout"
 
 
 def _print(name: str, first: float, times: list[float]) -> None:

@@ -19,10 +19,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from vla import tasks
+from vla import provenance, tasks
 from vla.nn import model
 from vla.ops import vla_attention
-from vla.train import RunConfig, provenance
+from vla.train import RunConfig
 from vla.train.loop import Trainer
 from vla.typing import Tensor
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from vla import provenance
 from vla.bench.analysis import curve, slope
 from vla.bench.cases import CPU_LENGTHS, CPU_SHAPES, LENGTHS, METHODS, SHAPES, Shape
 from vla.bench.measure import bandwidth
@@ -133,7 +134,7 @@ def head(kind: str, device: str, commit: str | None = None) -> dict[str, Any]:
         "kind": kind,
         "device": name,
         "date": datetime.date.today().isoformat(),
-        "commit": commit or os.environ.get("VLA_COMMIT") or _git_commit(),
+        "commit": commit or os.environ.get("VLA_COMMIT") or provenance.commit() or "unknown",
         "versions": _versions(),
         "method": "median of up to 100 calls, CUDA events, caches flushed before each call; "
         "low and high are the 20 % and 80 % quantiles; all methods in one run",
@@ -255,11 +256,3 @@ def _versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
-
-
-def _git_commit() -> str:
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"

@@ -21,11 +21,11 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
+from vla import provenance
 from vla.errors import ArgumentError, require_integer
 from vla.ops.api import vla_attention
 from vla.ops.backend import choose_backend
 from vla.ops.state import VLAState
-from vla.train import provenance
 from vla.typing import Float, Tensor
 
 

@@ -239,10 +239,10 @@ def _list_presets() -> int:
 
 
 def _plan(args: argparse.Namespace) -> int:
+    from vla.provenance import device_name
     from vla.train.loop import checked_device
     from vla.train.plan import estimate, measured_pace
     from vla.train.presets import PRESETS
-    from vla.train.provenance import device_name
 
     device = checked_device(args.device)
     if args.preset == CUSTOM:

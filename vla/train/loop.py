@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from vla import nn as models
+from vla import provenance
 from vla.errors import ArgumentError
 from vla.tasks import IGNORED, Batch, Task, seeded
-from vla.train import provenance
 from vla.train.config import RunConfig
 from vla.train.result import CANCELLED, DONE, NAN, RunResult
 from vla.typing import Float, Int, Tensor

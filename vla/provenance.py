@@ -38,7 +38,7 @@ def versions() -> dict[str, str]:
 @functools.cache
 def commit() -> str:
     """The checkout's commit, ``+`` appended if files differ from it; ``""`` outside a checkout."""
-    folder = Path(vla.__file__).resolve().parent.parent
+    folder = Path(__file__).resolve().parent.parent
     head = _git(folder, "rev-parse", "HEAD")
     return head + ("+" if head and _git(folder, "status", "--porcelain", "--", "vla") else "")
 
