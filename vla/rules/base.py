@@ -101,7 +101,11 @@ class Rule(ABC):
         device: torch.device | str | None = None,
     ) -> State:
         """The state before the first token: nothing stored."""
-        return State(S=torch.zeros(*batch, d_v, d, dtype=dtype, device=device))
+        return self.begin(State(S=torch.zeros(*batch, d_v, d, dtype=dtype, device=device)))
+
+    def begin(self, state: State) -> State:
+        """Add what the rule keeps beside ``S``, shaped and placed like it."""
+        return state
 
     @abstractmethod
     def step(self, state: State, token: Token) -> State:

@@ -6,6 +6,13 @@ from vla.rules.base import dot, matvec, outer
 from vla.typing import Float, Tensor
 
 
+def first_inverse(S: Float[Tensor, "*b dv d"], lambda0: float) -> Float[Tensor, "*b d d"]:
+    """``A_0 = I/λ0``, one for every memory ``S``."""
+    d = S.shape[-1]
+    eye = torch.eye(d, dtype=S.dtype, device=S.device) / lambda0
+    return eye.expand(*S.shape[:-2], d, d).clone()
+
+
 def sherman_morrison(
     A: Float[Tensor, "*b d d"], u: Float[Tensor, "*b d"]
 ) -> tuple[Float[Tensor, "*b d d"], Float[Tensor, "*b"]]:

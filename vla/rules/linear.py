@@ -36,17 +36,8 @@ class Linear(Rule):
     """Divide a read by ``z·φ(q)``, the running sum of feature keys."""
     floor: float = 1e-4
 
-    def init(
-        self,
-        d: int,
-        d_v: int,
-        *,
-        batch: tuple[int, ...] = (),
-        dtype: torch.dtype = torch.float64,
-        device: torch.device | str | None = None,
-    ) -> State:
-        state = super().init(d, d_v, batch=batch, dtype=dtype, device=device)
-        return state._replace(z=torch.zeros(*batch, d, dtype=dtype, device=device))
+    def begin(self, state: State) -> State:
+        return state._replace(z=torch.zeros_like(state.S[..., 0, :]))
 
     def features_of(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
         return feature_map(x, self.features, unit=self.unit)

@@ -7,6 +7,7 @@ import torch
 from vla.errors import require_positive
 from vla.rules.base import Rule, State, Token, Write, dot, matvec, outer
 from vla.rules.features import feature_map
+from vla.rules.inverse import first_inverse
 from vla.rules.registry import register
 from vla.typing import Float, Tensor
 
@@ -39,18 +40,8 @@ class RLS(Rule):
     def __post_init__(self) -> None:
         require_positive("lambda0", self.lambda0)
 
-    def init(
-        self,
-        d: int,
-        d_v: int,
-        *,
-        batch: tuple[int, ...] = (),
-        dtype: torch.dtype = torch.float64,
-        device: torch.device | str | None = None,
-    ) -> State:
-        state = super().init(d, d_v, batch=batch, dtype=dtype, device=device)
-        eye = torch.eye(d, dtype=dtype, device=device) / self.lambda0
-        return state._replace(A=eye.expand(*batch, d, d).clone())
+    def begin(self, state: State) -> State:
+        return state._replace(A=first_inverse(state.S, self.lambda0))
 
     def features_of(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
         return feature_map(x, self.features, unit=self.normalise_key)

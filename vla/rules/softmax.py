@@ -32,18 +32,11 @@ class Softmax(Rule):
     features: str = "identity"
     normalise_key: bool = False
 
-    def init(
-        self,
-        d: int,
-        d_v: int,
-        *,
-        batch: tuple[int, ...] = (),
-        dtype: torch.dtype = torch.float64,
-        device: torch.device | str | None = None,
-    ) -> State:
-        state = super().init(d, d_v, batch=batch, dtype=dtype, device=device)
-        keys = torch.zeros(*batch, 0, d, dtype=dtype, device=device)
-        return state._replace(cache=(keys, keys.new_zeros(*batch, 0, d_v)))
+    def begin(self, state: State) -> State:
+        *batch, d_v, d = state.S.shape
+        return state._replace(
+            cache=(state.S.new_zeros(*batch, 0, d), state.S.new_zeros(*batch, 0, d_v))
+        )
 
     def features_of(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
         return feature_map(x, self.features, unit=self.normalise_key)

@@ -10,7 +10,7 @@ import torch
 from vla.errors import ArgumentError, require_choice, require_integer, require_positive
 from vla.rules.base import Rule, State, Token, Write, dot, matvec, outer, read_normaliser
 from vla.rules.features import feature_map, to_unit
-from vla.rules.inverse import refresh, sherman_morrison
+from vla.rules.inverse import first_inverse, refresh, sherman_morrison
 from vla.rules.registry import register
 from vla.typing import Float, Tensor
 
@@ -93,19 +93,9 @@ class VLA(Rule):
         """Weighted recursive least squares: ``u = √β k`` and the exact gain."""
         return cls(gain="rls", direction="weighted")
 
-    def init(
-        self,
-        d: int,
-        d_v: int,
-        *,
-        batch: tuple[int, ...] = (),
-        dtype: torch.dtype = torch.float64,
-        device: torch.device | str | None = None,
-    ) -> State:
-        state = super().init(d, d_v, batch=batch, dtype=dtype, device=device)
-        eye = torch.eye(d, dtype=dtype, device=device) / self.lambda0
-        zeros = torch.zeros(*batch, d, dtype=dtype, device=device)
-        return state._replace(A=eye.expand(*batch, d, d).clone(), z=zeros)
+    def begin(self, state: State) -> State:
+        z = torch.zeros_like(state.S[..., 0, :])
+        return state._replace(A=first_inverse(state.S, self.lambda0), z=z)
 
     def features_of(self, x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
         return feature_map(x, self.features, unit=self.normalise_key)
