@@ -7,8 +7,8 @@ help lines and controls all come from it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from vla.rules import RULES, Rule, make, names
 from vla.rules.features import FEATURES
 from vla.rules.vla import DIRECTIONS, GAINS, VLA
 from vla.scene.knob import Knob, parameter
+from vla.scene.table import Table, knob
 from vla.tokens import STREAMS, Stream, make_stream
 from vla.trace import Trace, record
 
@@ -31,15 +32,6 @@ VARIANTS: dict[str, tuple[str, Callable[[], VLA]]] = {
 }
 """Lanes beside the registered rules: their title and rule. They take no knob but the gate."""
 
-FOREIGN = {
-    "file", "access_token", "refresh_token", "session_id", "view-as", "show-chrome", "kiosk",
-    "include-code", "theme",
-}  # fmt: skip
-"""Keys of an address that belong to the server of the page."""
-
-MAX_QUERY = 4000
-"""Longest value that is looked at."""
-
 
 def lane_names() -> list[str]:
     """Every lane that can be chosen: the registered rules, then the variants of VLA."""
@@ -51,26 +43,21 @@ def lane_title(name: str) -> str:
     return VARIANTS[name][0] if name in VARIANTS else RULES[name].title
 
 
-def _knob(key: str, kind: str, default: Any, label: str, group: str, text: str, **more: Any) -> Any:
-    knob = Knob(key, kind, default, label, text, group, **more)
-    return field(default=default, metadata={"knob": knob})
-
-
 def _stream_knob(name: str, label: str, *, default: Any = None, **limits: Any) -> Any:
     known, streams = parameter(name)
     default = known.default if default is None else default
     limits = {"low": known.low or 0, "high": known.high or 0, **limits}
-    return _knob(
+    return knob(
         name, known.kind, default, label, "Stream", known.help,
         streams=streams, choices=lambda: known.choices, **limits,
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Scene:
+class Scene(Table):
     """What to trace and where to stand in it. Every scene that :func:`from_query` gives traces."""
 
-    kind: str = _knob(
+    kind: str = knob(
         "stream", "choice", "words", "Stream", "Stream", "What the memory is given to store.",
         choices=lambda: list(STREAMS),
     )  # fmt: skip
@@ -85,120 +72,78 @@ class Scene:
     turns: str = _stream_knob("turns", "what turns")
     degrees: float = _stream_knob("degrees", "degrees", high=90, step=0.5)
     n: int = _stream_knob("n", "pairs n", high=128, step=1)
-    d: int = _knob(
+    d: int = knob(
         "d", "int", 16, "width d", "Stream",
         "Width of keys and values; a memory holds about d pairs.", low=2, high=32, step=1,
     )  # fmt: skip
     queries: int = _stream_knob("queries", "queries", high=64, step=1)
     seed: int = _stream_knob("seed", "seed", high=9999, step=1)
 
-    lanes: tuple[str, ...] = _knob(
+    lanes: tuple[str, ...] = knob(
         "rules", "names", ("linear", "delta", "vla"), "Rules", "Rules",
         "Memories that get the same tokens, one lane each.", choices=lane_names,
     )  # fmt: skip
-    hidden: tuple[str, ...] = _knob(
+    hidden: tuple[str, ...] = knob(
         "hidden", "names", (), "Hidden", "View", "Lanes that are traced and not drawn.",
         choices=lane_names,
     )  # fmt: skip
 
-    lambda0: float = _knob(
+    lambda0: float = knob(
         "lambda0", "float", 0.1, "λ0", "Knobs",
         "Penalty at the start, A₀ = I/λ0. VLA and RLS.", low=1e-6, high=100.0,
     )  # fmt: skip
-    gain: str = _knob(
+    gain: str = knob(
         "gain", "choice", "unit", "gain", "Knobs",
         "Length of VLA's write: unit as published, rls exact, oblique stores the pair exactly.",
         choices=lambda: GAINS,
     )  # fmt: skip
-    direction: str = _knob(
+    direction: str = knob(
         "u", "choice", "key", "u", "Knobs",
         "Which direction VLA's penalty grows in: the key, a random projection of it, or √β key.",
         choices=lambda: DIRECTIONS,
     )  # fmt: skip
-    adaptive: bool = _knob(
+    adaptive: bool = knob(
         "adaptive", "flag", True, "A adapts", "Knobs",
         "Off: VLA's A stays I/λ0, the ablation of the paper's Remark 1.",
     )  # fmt: skip
-    refresh_every: int = _knob(
+    refresh_every: int = knob(
         "refresh", "int", 0, "refresh period", "Knobs",
         "VLA adds εI to A every so many tokens; 0 is never, the paper has 20.", high=64, step=1,
     )  # fmt: skip
-    refresh_eps: float = _knob(
+    refresh_eps: float = knob(
         "epsilon_r", "float", 1e-3, "refresh size", "Knobs",
         "The ε that a refresh adds; the paper has 0.001.", low=1e-6, high=10.0,
         idle={"refresh": ("0",)},
     )  # fmt: skip
-    gate: str = _knob(
+    gate: str = knob(
         "gate", "choice", "none", "gate", "Knobs",
         "β of a token: none, the same for all, or drawn from 0.1 to 1 for each.",
         choices=lambda: ("none", "same", "random"),
     )  # fmt: skip
-    beta: float = _knob(
+    beta: float = knob(
         "beta", "float", 0.5, "β", "Knobs",
         "The one gate for all: weighs the write; the gated rules scale their memory by it.",
         low=0.01, high=1.0, step=0.01, idle={"gate": ("none", "random")},
     )  # fmt: skip
-    features: str = _knob(
+    features: str = knob(
         "features", "choice", "own", "features", "Knobs",
         "Feature map of keys and queries; own is each rule's usual one.",
         choices=lambda: ("own", *FEATURES),
     )  # fmt: skip
-    normalise_key: bool = _knob(
+    normalise_key: bool = knob(
         "unit_keys", "flag", True, "unit keys", "Knobs",
         "Off leaves keys at their length after the feature map (delta rules, VLA, RLS).",
     )  # fmt: skip
-    dtype: str = _knob(
+    dtype: str = knob(
         "dtype", "choice", "float64", "precision", "Knobs",
         "Number format the rules run in; errors are measured in float64.",
         choices=lambda: list(DTYPES),
     )  # fmt: skip
 
-    step: int = _knob(
+    step: int = knob(
         "step", "int", 3, "step", "View", "Where one stands: 0 is before the first token.",
         high=4000, step=1,
     )  # fmt: skip
-
-    @classmethod
-    def from_query(cls, query: Mapping[str, Any]) -> tuple[Scene, list[str]]:
-        """A scene from an address, and a message for everything that had to be repaired.
-
-        Values are texts, or lists of texts whose last counts. Never raises.
-        """
-        scene, messages = cls.read(query)
-        scene, more = scene.repaired()
-        return scene, messages + more
-
-    @classmethod
-    def read(cls, query: Mapping[str, Any], before: Scene | None = None) -> tuple[Scene, list[str]]:
-        """As :meth:`from_query`, each value by itself: the scene may still fail to trace.
-
-        A text that stands for nothing leaves the value ``before`` had; without it, the default.
-        """
-        table = {knob.key: (name, knob) for name, knob in knobs().items()}
-        values, messages = {}, []
-        for key, given in query.items():
-            if key in table:
-                name, knob = table[key]
-                values[name], repair = knob.read(_last(given), getattr(before, name, None))
-            elif key not in FOREIGN:
-                repair = f"The address has a part that means nothing here: “{str(key)[:40]}”."
-            else:
-                continue
-            messages += [repair] if repair else []
-        return cls(**values), messages
-
-    def to_query(self) -> dict[str, str]:
-        """What differs from the default scene, as texts. ``from_query`` gives the scene back."""
-        texts = self.texts()
-        return {
-            knob.key: texts[knob.key]
-            for name, knob in knobs().items()
-            if getattr(self, name) != knob.default
-        }
-
-    def texts(self) -> dict[str, str]:
-        """Every field as :meth:`read` takes it."""
-        return {knob.key: knob.write(getattr(self, name)) for name, knob in knobs().items()}
 
     def repaired(self) -> tuple[Scene, list[str]]:
         """The nearest scene that has a stream, and why it differs from this one."""
@@ -213,10 +158,6 @@ class Scene:
             messages.append(f"{error} The prepared pairs are shown instead.")
             scene = replace(scene, **{field_name: knobs()[field_name].default})
         return scene, messages
-
-    def with_(self, **changes: Any) -> Scene:
-        """The same scene with some fields changed."""
-        return replace(self, **changes)
 
     def stream(self) -> Stream:
         """The tokens. Raises ``ValueError`` for ragged pairs or fields that don't go together."""
@@ -245,8 +186,8 @@ class Scene:
         if name in VARIANTS:
             return VARIANTS[name][1]()
         own = {f.name for f in fields(RULES[name])}
-        shared = own & {knob for knob, spec in knobs().items() if spec.group == "Knobs"}
-        settings = {knob: getattr(self, knob) for knob in shared - {"beta"}}
+        shared = own & {name for name, spec in knobs().items() if spec.group == "Knobs"}
+        settings = {key: getattr(self, key) for key in shared - {"beta"}}
         if settings.get("features") == "own":
             del settings["features"]
         # Softmax attention and linear attention keep their keys as they are unless asked.
@@ -274,10 +215,4 @@ class Scene:
 @cache
 def knobs() -> dict[str, Knob]:
     """The table: every field of a scene and what it may be."""
-    return {f.name: f.metadata["knob"] for f in fields(Scene)}
-
-
-def _last(given: Any) -> str:
-    if isinstance(given, Sequence) and not isinstance(given, str):
-        given = given[-1] if given else ""
-    return str(given)[: MAX_QUERY + 1]
+    return Scene.knobs()

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from vla.scene.knob import Knob
-from vla.scene.scene import FOREIGN, MAX_QUERY
+
+FOREIGN = {
+    "file", "access_token", "refresh_token", "session_id", "view-as", "show-chrome", "kiosk",
+    "include-code", "theme",
+}  # fmt: skip
+"""Keys of an address that belong to the server of the page."""
+
+MAX_QUERY = 4000
+"""Longest value that is looked at."""
 
 _Table = TypeVar("_Table", bound="Table")
 
