@@ -1,7 +1,8 @@
-"""Tells a student whether an exercise is right. Each check takes the student's function.
+"""Tells a student whether an exercise of chapter 1 is right; ``checks_NN`` does for chapter NN.
 
-A check never raises: an unfinished, failing or wrong answer gets a sentence that says what was
-expected and what came. The right values come from the rules themselves, not from a formula here.
+A check takes the student's function and hands cases to :func:`judge`, which never raises: an
+unfinished, failing or wrong answer gets a sentence that says what was expected and what came.
+The right values come from the rules themselves, not from a formula here.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def interference(answer: Callable[..., Any]) -> None:
         (f"n = {n}, rho = {rho}", (n, rho), _additive_error(n, rho))
         for n, rho in ((2, 0.6), (5, 0.3), (9, 0.1))
     ]
-    _judge(answer, cases)
+    judge(answer, cases)
 
 
 def inverse(answer: Callable[..., Any]) -> None:
@@ -38,7 +39,7 @@ def inverse(answer: Callable[..., Any]) -> None:
         u = torch.randn(d, generator=draw, dtype=torch.float64)
         right = torch.linalg.inv(torch.linalg.inv(A) + torch.outer(u, u))
         cases.append((f"a random A of width {d}", (A.clone(), u.clone()), right))
-    _judge(answer, cases)
+    judge(answer, cases)
 
 
 def exact_gain(answer: Callable[..., Any]) -> None:
@@ -56,7 +57,7 @@ def exact_gain(answer: Callable[..., Any]) -> None:
         alpha = matvec(state.A, state.write.k)
         right = alpha / dot(state.write.k, alpha)
         cases.append((f"a memory of width {d}", (state.A.clone(), state.write.k.clone()), right))
-    _judge(answer, cases)
+    judge(answer, cases)
 
 
 def _additive_error(n: int, rho: float) -> float:
@@ -69,7 +70,8 @@ def _additive_error(n: int, rho: float) -> float:
     return float(torch.linalg.vector_norm(rule.read(state, stream.k[0]) - values[0]))
 
 
-def _judge(answer: Callable[..., Any], cases: Iterable[Case]) -> None:
+def judge(answer: Callable[..., Any], cases: Iterable[Case]) -> None:
+    """Print "Right.", or the first case in which the answer is not, and how."""
     for words, arguments, right in cases:
         try:
             given = answer(*arguments)

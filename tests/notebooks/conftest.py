@@ -21,6 +21,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from browser_fixtures import browser  # noqa: F401
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+sys.path.append(str(NOTEBOOKS))  # as in a chapter's kernel, which runs in that folder
 QUIET = "@jupyterlab/apputils-extension/notification.jupyterlab-settings"
 
 
@@ -38,12 +39,6 @@ def load(name: str) -> ModuleType:
 def execute() -> ModuleType:
     """``notebooks/execute.py``."""
     return load("execute")
-
-
-@pytest.fixture(scope="session")
-def checks() -> ModuleType:
-    """``notebooks/checks.py``."""
-    return load("checks")
 
 
 @pytest.fixture(scope="module")
