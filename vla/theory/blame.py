@@ -1,0 +1,341 @@
+"""Which write answers a query, and which one spoils it: a memory's read taken apart, exactly.
+
+One layer's heads are run over one row of tokens. The last token asks. Its read is a sum over the
+tokens before it (:func:`parts`), what a token's write does is seen by leaving that one write out
+and running the rest again (:func:`reads_without`), and :class:`Query` carries both through the
+rest of the model to logits.
+
+Two ways to take a read apart, both exact:
+
+* ``write``: ``S_T = Σ e_t α_tᵀ`` (times later decays), so token t adds ``e_t (α_t·q)``. Later
+  writes correct earlier ones, so that a pair stored twice shows up twice.
+* ``value``: the corrections are given to the values they correct. ``S_T = Σ v_t w_tᵀ`` with
+  ``w_tᵀ = α_tᵀ J_{t+1} … J_T``, so token t adds ``v_t (w_t·q)``, as attention's weights do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from vla.errors import ArgumentError, require_choice, require_integer
+from vla.nn.mixer import Mixer
+from vla.nn.parts import AllHeadsNorm, HeadNorm
+from vla.nn.tinylm import Block, TinyLM
+from vla.rules import Rule, State, Token, Write
+from vla.rules.base import matvec, outer
+from vla.tokens import Stream
+from vla.typing import Float, Int, Tensor
+
+BY = ("write", "value")
+MOST_TOKENS = 256
+"""Tokens up to the query: leaving each out once takes time and memory that grow as their square."""
+
+
+class Heads(NamedTuple):
+    """Every head's own tokens of one layer, as the recurrence takes them."""
+
+    k: Float[Tensor, "h t d"]
+    v: Float[Tensor, "h t dv"]
+    q: Float[Tensor, "h t d"]
+    u: Float[Tensor, "h t d"]
+    beta: Tensor | None
+    """``[h, t]`` or ``[h, t, dv]``."""
+
+    @classmethod
+    def of(cls, streams: Sequence[Stream]) -> Heads:
+        """A layer's streams, one per head (:meth:`vla.nn.TinyLM.streams`), in float64."""
+        k, v, q, u = (
+            torch.stack([getattr(stream, name) for stream in streams]).double()
+            for name in ("k", "v", "q", "u")
+        )
+        gates = [stream.beta for stream in streams if stream.beta is not None]
+        return cls(k, v, q, u, torch.stack(gates).double() if gates else None)
+
+    def token(self, t: int | Tensor) -> Token:
+        """Token t of every head; with an index per run ``[i]``, that of every run, ``[i h ·]``."""
+        k, v, beta, u = (_pick(x, t) for x in (self.k, self.v, self.beta, self.u))
+        assert k is not None
+        assert v is not None
+        return Token(k, v, beta, u)
+
+    @property
+    def length(self) -> int:
+        """Tokens, T."""
+        return self.k.shape[1]
+
+
+def start(rule: Rule, heads: Heads, *batch: int) -> State:
+    """The rule's empty memory for every head, under further leading axes."""
+    count, _, d = heads.k.shape
+    return rule.init(d, heads.v.shape[-1], batch=(*batch, count), dtype=heads.k.dtype)
+
+
+def reads(rule: Rule, heads: Heads) -> Float[Tensor, "h t dv"]:
+    """What the memory answers to every token's own query, right after its write."""
+    state, answers = start(rule, heads), []
+    for t in range(heads.length):
+        state = rule.step(state, heads.token(t))
+        answers.append(rule.read(state, heads.q[:, t]))
+    return torch.stack(answers, 1)
+
+
+def parts(rule: Rule, heads: Heads, *, by: str = "write") -> Float[Tensor, "h t dv"]:
+    """What each token adds to the last token's read; they sum to it.
+
+    Raises ``ValueError`` for another ``by``, or a rule that doesn't tell its writes.
+    """
+    require_choice("by", by, BY)
+    state, writes = start(rule, heads), []
+    for t in range(heads.length):
+        state = rule.step(state, heads.token(t))
+        if state.write is None:
+            raise ArgumentError("rule", rule.name, "a rule whose states say what was written")
+        writes.append(state.write)
+    q = heads.q[:, -1]
+    if state.cache is not None:
+        return _cached_parts(rule, state, q)
+    return rule.read(state._replace(S=_memories(writes, by)), q).movedim(0, 1)
+
+
+def _memories(writes: Sequence[Write], by: str) -> Float[Tensor, "t h dv d"]:
+    """The last memory as a sum over tokens."""
+    first = writes[0]
+    made = torch.zeros(len(writes), *outer(first.v, first.gain).shape, dtype=first.v.dtype)
+    for t, write in enumerate(writes):
+        corrects = write.residual and by == "value"
+        if t and (corrects or write.decay is not None):
+            before = made[:t]
+            taken = outer(matvec(before, write.k), write.gain.expand_as(before[..., 0, :]))
+            made[:t] = _decayed(before, write.decay) - (taken if corrects else 0)
+        made[t] = outer(write.v if by == "value" else write.error, write.gain)
+    return made
+
+
+def _decayed(S: Float[Tensor, "t h dv d"], decay: Tensor | None) -> Tensor:
+    if decay is None:
+        return S
+    return S * (decay[..., None] if decay.ndim == 2 else decay[..., None, None])
+
+
+def _cached_parts(rule: Rule, state: State, q: Float[Tensor, "h d"]) -> Float[Tensor, "h t dv"]:
+    """A cache's read is linear in its values: unit values read the weights."""
+    assert state.cache is not None
+    keys, values = state.cache
+    eye = torch.eye(keys.shape[1], dtype=keys.dtype).expand(len(keys), -1, -1)
+    return rule.read(state._replace(cache=(keys, eye)), q)[..., None] * values
+
+
+def reads_without(
+    rule: Rule, heads: Heads, left_out: Sequence[int] | None = None
+) -> Float[Tensor, "i h t dv"]:
+    """Every token's read if one token had not been written: a run for each ``left_out``, exact.
+
+    The token itself still asks, of the memory before it. Each run equals the rule over the stream
+    without that token. All tokens are left out in turn unless some are named. Raises ``ValueError``
+    for a token that isn't there or a row of more than 256.
+    """
+    _require_short(heads.length)
+    gone = torch.arange(heads.length) if left_out is None else torch.tensor(list(left_out))
+    for t in gone.tolist():
+        require_integer("left_out", t, low=0, high=heads.length - 1)
+    state = start(rule, heads, len(gone))
+    answers = torch.zeros(len(gone), *heads.v.shape, dtype=heads.v.dtype)
+    _note(answers, rule, state, heads, torch.zeros_like(gone), gone == 0)
+    for step in range(heads.length - 1):
+        # A run that is past its gap is one token ahead of those that aren't.
+        at = step + (gone <= step).long()
+        state = rule.step(state, heads.token(at))
+        _note(answers, rule, state, heads, at, gone == gone)
+        _note(answers, rule, state, heads, gone, gone == step + 1)
+    return answers
+
+
+def _note(
+    answers: Tensor, rule: Rule, state: State, heads: Heads, at: Tensor, which: Tensor
+) -> None:
+    """Write down what the memory of these runs answers to the query at ``at``."""
+    if not which.any():
+        return
+    answered = rule.read(state, heads.q[:, at].movedim(1, 0))
+    runs = which.nonzero()[:, 0]
+    answers[runs, :, at[runs]] = answered[runs]
+
+
+def _pick(x: Tensor | None, t: int | Tensor) -> Tensor | None:
+    if x is None or isinstance(t, int):
+        return None if x is None else x[:, t]
+    return x[:, t].movedim(1, 0)
+
+
+def _require_short(length: int) -> None:
+    if length > MOST_TOKENS:
+        wanted = f"at most {MOST_TOKENS} up to the query"
+        raise ArgumentError(
+            "tokens", f"{length} of them", wanted, "Ask earlier or shorten the row."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """One row whose last token asks, and one layer of the model that answers it.
+
+    The model is used in its own precision; float64 makes every statement here exact to rounding.
+    ``head`` restricts what is left out or replaced to one head; ``None`` is all of them. Raises
+    ``ValueError`` for no tokens or more than 256, tokens that the model doesn't have, a layer or
+    head that isn't there.
+    """
+
+    model: TinyLM
+    tokens: Int[Tensor, "t"]
+    layer: int = 0
+    head: int | None = None
+
+    def __post_init__(self) -> None:
+        config = self.model.config
+        if self.tokens.ndim != 1 or not len(self.tokens):
+            raise ArgumentError("tokens", tuple(self.tokens.shape), "one row of at least one token")
+        _require_short(len(self.tokens))
+        for token in self.tokens.tolist():
+            require_integer("token", token, low=0, high=config.vocab - 1)
+        require_integer("layer", self.layer, low=0, high=config.layers - 1)
+        if self.head is not None:
+            require_integer("head", self.head, low=0, high=config.heads - 1)
+
+    @property
+    def block(self) -> Block:
+        """The layer with its feed-forward part."""
+        block = self.model.blocks[self.layer]
+        assert isinstance(block, Block)
+        return block
+
+    @property
+    def mixer(self) -> Mixer:
+        """The layer."""
+        return self.block.mixer
+
+    @cached_property
+    @torch.no_grad()
+    def logits(self) -> Float[Tensor, "vocab"]:
+        """The answer."""
+        return self.model(self.tokens[None])[0, -1]
+
+    @cached_property
+    def heads(self) -> Heads:
+        """The layer's own keys, values, queries, u and gates."""
+        return Heads.of(self.model.streams(self.tokens)[self.layer])
+
+    @cached_property
+    @torch.no_grad()
+    def before(self) -> Float[Tensor, "1 t w"]:
+        """What enters the layer."""
+        x = self.model.embed(self.tokens[None])
+        for block in list(self.model.blocks)[: self.layer]:
+            x = block(x)
+        return x
+
+    @cached_property
+    @torch.no_grad()
+    def reads(self) -> Float[Tensor, "h t dv"]:
+        """What every head answers at every token."""
+        return reads(self.mixer.rule(), self.heads)
+
+    @torch.no_grad()
+    def parts(self, by: str = "write") -> Float[Tensor, "h t dv"]:
+        """What each token adds to each head's last read; see :func:`parts`."""
+        return parts(self.mixer.rule(), self.heads, by=by)
+
+    @torch.no_grad()
+    def through(self, heads: Float[Tensor, "i h t dv"]) -> Float[Tensor, "i vocab"]:
+        """The answers if the layer's heads had read this: all that comes after them, run again."""
+        mixer, x = self.mixer, self.before
+        heads = heads.to(x.dtype).movedim(1, 2)
+        if self.layer == len(self.model.blocks) - 1:
+            heads, x = heads[:, -1:], x[:, -1:]
+        x = x + mixer.out(mixer.norm(heads).flatten(-2))
+        x = _feed_forward(self.block, x)
+        for block in list(self.model.blocks)[self.layer + 1 :]:
+            x = block(x)
+        return self.model.logits(self.model.norm(x[:, -1]))
+
+    @cached_property
+    @torch.no_grad()
+    def without(self) -> Float[Tensor, "t vocab"]:
+        """The answers with one token's write left out of the layer (or of the one head)."""
+        changed = reads_without(self.mixer.rule(), self.heads)
+        return self.through(self._in_head(changed))
+
+    @torch.no_grad()
+    def under(self, rule: Rule, *, gates: bool = True) -> Float[Tensor, "vocab"]:
+        """The answer if the layer (or the one head) ran another rule on the same k, v, q, u, β.
+
+        ``gates=False`` leaves β out, for rules to which a gate means something else.
+        """
+        heads = self.heads if gates else self.heads._replace(beta=None)
+        return self.through(self._in_head(reads(rule, heads)[None]))[0]
+
+    def _in_head(self, changed: Float[Tensor, "i h t dv"]) -> Float[Tensor, "i h t dv"]:
+        if self.head is None:
+            return changed
+        kept = self.reads.expand_as(changed).clone()
+        kept[:, self.head] = changed[:, self.head]
+        return kept
+
+    @torch.no_grad()
+    def readout(self, targets: Sequence[int]) -> Float[Tensor, "n h dv"]:
+        """The direction in which a head's read raises each target's logit on the direct path.
+
+        Both norms on the way, the heads' and the final one, are frozen at the scale they have here,
+        and the feed-forward part and later layers are left aside, so the path is linear: a part's
+        product with this direction is its share of the logit, and all shares and what doesn't come
+        from this layer's reads add up to the logit.
+        """
+        final = self.model.norm
+        rows = self.model.embedding.weight[list(targets)] * final.weight
+        rows = rows - rows.mean(-1, keepdim=True)
+        rows = rows / _spread(_last_hidden(self), final.eps)
+        return _frozen_norm(self.mixer.norm, self.reads[:, -1], rows @ self.mixer.out.weight)
+
+    def direct(self, targets: Sequence[int], *, by: str = "write") -> Float[Tensor, "n h t"]:
+        """What each token's part adds to each target's logit on the direct path."""
+        return torch.einsum("nhd,htd->nht", self.readout(targets), self.parts(by))
+
+
+@torch.no_grad()
+def _last_hidden(query: Query) -> Float[Tensor, "w"]:
+    """The last token before the final norm."""
+    x = query.before
+    for block in list(query.model.blocks)[query.layer :]:
+        x = block(x)
+    return x[0, -1]
+
+
+def _feed_forward(block: Block, x: Float[Tensor, "i t w"]) -> Float[Tensor, "i t w"]:
+    if block.ffn_norm is None or block.up is None or block.down is None:
+        return x
+    return x + block.down(F.gelu(block.up(block.ffn_norm(x))))
+
+
+def _spread(x: Tensor, eps: float) -> Tensor:
+    """What a LayerNorm divides by."""
+    return (x.var(correction=0) + eps).sqrt()
+
+
+def _frozen_norm(
+    norm: torch.nn.Module, read: Float[Tensor, "h dv"], rows: Float[Tensor, "n hdv"]
+) -> Float[Tensor, "n h dv"]:
+    """Rows that act on normalised heads, as rows that act on the heads themselves."""
+    if isinstance(norm, AllHeadsNorm):
+        scaled = rows * norm.weight
+        rows = (scaled - scaled.mean(-1, keepdim=True)) / _spread(read.flatten(), norm.eps)
+        return rows.unflatten(-1, read.shape)
+    shaped = rows.unflatten(-1, read.shape)
+    if isinstance(norm, HeadNorm):
+        size = (read.square().mean(-1, keepdim=True) + norm.eps).sqrt()
+        return shaped * norm.weight / size
+    return shaped
