@@ -80,6 +80,7 @@ def clean(book: NotebookNode) -> NotebookNode:
     state = book.metadata.pop("widgets", {}).get(STATE, {}).get("state", {})
     for cell in code_cells(book):
         cell.metadata.pop("execution", None)
+        cell.outputs = joined(cell.outputs)
         for output in cell.outputs:
             output.get("metadata", {}).clear()
             if WIDGET in output.get("data", {}):
@@ -93,6 +94,17 @@ def clean(book: NotebookNode) -> NotebookNode:
     }  # fmt: skip
     book.metadata.vla = {"cells_sha256": digest(book)}
     return book
+
+
+def joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """Printed text in one piece: how a kernel cuts it is an accident of timing."""
+    kept: list[NotebookNode] = []
+    for output in outputs:
+        if kept and output.output_type == "stream" and output.get("name") == kept[-1].get("name"):
+            kept[-1].text += output.text
+        else:
+            kept.append(output)
+    return kept
 
 
 def still(data: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:

@@ -60,6 +60,14 @@ def test_the_steppers_page_is_photographed_and_dropped(execute) -> None:
     assert list(book.cells[0].outputs[0].data) == ["text/plain"]
 
 
+def test_text_that_came_in_pieces_is_joined(execute) -> None:
+    book = book_with({})
+    pieces = [("stdout", "a "), ("stdout", "b\n"), ("stderr", "c"), ("stdout", "d")]
+    book.cells[0].outputs = [new_output("stream", name=name, text=text) for name, text in pieces]
+    outputs = execute.clean(book).cells[0].outputs
+    assert [(o.name, o.text) for o in outputs] == [("stdout", "a b\n"), *pieces[2:]]
+
+
 def test_cleaning_twice_changes_nothing(execute, figure) -> None:
     once = execute.clean(book_with({}, {FIGURE: figure, "text/html": "<script>"}))
     assert execute.clean(copy.deepcopy(once)) == once
