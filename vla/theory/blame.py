@@ -57,12 +57,10 @@ class Heads(NamedTuple):
         gates = [stream.beta for stream in streams if stream.beta is not None]
         return cls(k, v, q, u, torch.stack(gates).double() if gates else None)
 
-    def token(self, t: int | Tensor) -> Token:
-        """Token t of every head; with an index per run ``[i]``, that of every run, ``[i h ·]``."""
-        k, v, beta, u = (_pick(x, t) for x in (self.k, self.v, self.beta, self.u))
-        assert k is not None
-        assert v is not None
-        return Token(k, v, beta, u)
+    def token(self, t: int) -> Token:
+        """Token t of every head."""
+        beta = None if self.beta is None else self.beta[:, t]
+        return Token(self.k[:, t], self.v[:, t], beta, self.u[:, t])
 
     @property
     def length(self) -> int:
@@ -131,46 +129,48 @@ def _cached_parts(rule: Rule, state: State, q: Float[Tensor, "h d"]) -> Float[Te
     return rule.read(state._replace(cache=(keys, eye)), q)[..., None] * values
 
 
-def reads_without(
-    rule: Rule, heads: Heads, left_out: Sequence[int] | None = None
-) -> Float[Tensor, "i h t dv"]:
-    """Every token's read if one token had not been written: a run for each ``left_out``, exact.
+def reads_without(rule: Rule, heads: Heads) -> Float[Tensor, "i h t dv"]:
+    """Every token's read if token i had not been written, for every i: a run each, exact.
 
-    The token itself still asks, of the memory before it. Each run equals the rule over the stream
-    without that token. All tokens are left out in turn unless some are named. Raises ``ValueError``
-    for a token that isn't there or a row of more than 256.
+    Token i itself still asks, of the memory before it. Run i equals the rule over the stream
+    without that token. Raises ``ValueError`` for more than 256 tokens.
     """
     _require_short(heads.length)
-    gone = torch.arange(heads.length) if left_out is None else torch.tensor(list(left_out))
-    for t in gone.tolist():
-        require_integer("left_out", t, low=0, high=heads.length - 1)
-    state = start(rule, heads, len(gone))
-    answers = torch.zeros(len(gone), *heads.v.shape, dtype=heads.v.dtype)
-    _note(answers, rule, state, heads, torch.zeros_like(gone), gone == 0)
-    for step in range(heads.length - 1):
-        # A run that is past its gap is one token ahead of those that aren't.
-        at = step + (gone <= step).long()
-        state = rule.step(state, heads.token(at))
-        _note(answers, rule, state, heads, at, gone == gone)
-        _note(answers, rule, state, heads, gone, gone == step + 1)
+    answers = torch.zeros(heads.length, *heads.v.shape, dtype=heads.v.dtype)
+    whole, gapped = start(rule, heads), None
+    for t in range(heads.length):
+        token, q = heads.token(t), heads.q[:, t]
+        if gapped is not None:
+            gapped = rule.step(gapped, _repeated(token, t))
+        # Up to its gap a run is the whole one.
+        gapped = _joined(gapped, whole)
+        answers[: t + 1, :, t] = rule.read(gapped, q)
+        whole = rule.step(whole, token)
+        answers[t + 1 :, :, t] = rule.read(whole, q)
     return answers
 
 
-def _note(
-    answers: Tensor, rule: Rule, state: State, heads: Heads, at: Tensor, which: Tensor
-) -> None:
-    """Write down what the memory of these runs answers to the query at ``at``."""
-    if not which.any():
-        return
-    answered = rule.read(state, heads.q[:, at].movedim(1, 0))
-    runs = which.nonzero()[:, 0]
-    answers[runs, :, at[runs]] = answered[runs]
+def _repeated(token: Token, times: int) -> Token:
+    """The same token for every run."""
+    k, v = token.k.expand(times, -1, -1), token.v.expand(times, -1, -1)
+    beta = None if token.beta is None else token.beta.expand(times, *token.beta.shape)
+    return Token(k, v, beta, None if token.u is None else token.u.expand(times, -1, -1))
 
 
-def _pick(x: Tensor | None, t: int | Tensor) -> Tensor | None:
-    if x is None or isinstance(t, int):
-        return None if x is None else x[:, t]
-    return x[:, t].movedim(1, 0)
+def _joined(runs: State | None, one: State) -> State:
+    """One run more, as the last of the first axis."""
+    cache = None if one.cache is None else (one.cache[0][None], one.cache[1][None])
+    S, A, z = (x if x is None else x[None] for x in (one.S, one.A, one.z))
+    assert S is not None
+    new = State(S=S, A=A, z=z, cache=cache, step=one.step)
+    if runs is None:
+        return new
+    A, z = (None if x is None or y is None else torch.cat([x, y])
+            for x, y in ((runs.A, new.A), (runs.z, new.z)))  # fmt: skip
+    if runs.cache is not None and cache is not None:
+        keys, values = (torch.cat(both) for both in zip(runs.cache, cache, strict=True))
+        cache = (keys, values)
+    return new._replace(S=torch.cat([runs.S, S]), A=A, z=z, cache=cache)
 
 
 def _require_short(length: int) -> None:
