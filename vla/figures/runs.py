@@ -6,12 +6,13 @@ state is hollow, what the authors' own log has is dashed; both are read from ``d
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
@@ -31,6 +32,7 @@ from vla.figures.theme import (
 )
 from vla.nn import ModelConfig
 from vla.rules import RULES
+from vla.train.presets import ABLATIONS
 from vla.train.result import DONE, RunRow
 from vla.train.tables import at_best_rate
 
@@ -43,6 +45,7 @@ PAPERS_NAMES = {
 """The tables' names for models, and ours."""
 
 ACCURACY = "accuracy on fresh rows"
+NO_RUNS = "No runs; published numbers alone."
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class Curve:
     colour: str
     dash: str
     points: dict[float, list[float]] = field(default_factory=dict)
+    keys: dict[float, list[str]] = field(default_factory=dict)
+    """Which runs are behind each point."""
 
 
 def accuracy(
@@ -77,19 +82,22 @@ def accuracy(
     """Accuracy on ``split`` against a field of the runs, one line per label, bands over seeds.
 
     Where several learning rates were tried, the one that is best on validation. Runs that ended
-    with a loss that isn't finite count in the table of a figure's runs, not in its lines. Raises
-    ``ValueError`` if no run has the field, or for an unknown theme.
+    with a loss that isn't finite count in the table of a figure's runs, not in its lines. With no
+    runs at all the published numbers stand alone. Raises ``ValueError`` if no run has the field,
+    or for an unknown theme.
     """
     look = theme(theme_name)
     figure = go.Figure()
-    curves = _curves(rows, across, split)
+    curves = _curves(rows, across, split) if rows or not published else []
     for curve in curves:
         _draw(figure, curve, look)
     for numbers in published:
         _draw_published(figure, numbers, look)
-    figure.update_xaxes(title_text=AXES.get(across, across), type="log", **_ticks(curves))
+    xs = {x for curve in curves for x in curve.points} or _published_at(published)
+    figure.update_xaxes(title_text=AXES.get(across, across), type="log", **_ticks(xs))
     figure.update_yaxes(title_text=ACCURACY, range=[-0.03, 1.05])
-    return finish(figure, look, title=title, alt=f"{title}. {_told(curves)}", height=460)
+    words = _told(curves) if curves else NO_RUNS
+    return finish(figure, look, title=title, alt=f"{title}. {words}", height=460)
 
 
 AXES = {
@@ -114,7 +122,7 @@ def learning_curves(
     require_choice("quantity", quantity, ("accuracy", "loss"))
     look = theme(theme_name)
     figure = go.Figure()
-    curves = _over_steps(rows, quantity)
+    curves = _over_steps(rows, quantity) if rows or not published else []
     for curve in curves:
         _draw(figure, curve, look, marks=False)
     for numbers in published:
@@ -122,7 +130,8 @@ def learning_curves(
     figure.update_xaxes(title_text="step", rangemode="tozero")
     name = f"{quantity} on the training batches"
     figure.update_yaxes(title_text=name, rangemode="tozero")
-    return finish(figure, look, title=title, alt=f"{title}. At the end: {_told(curves, last=True)}")
+    words = f"At the end: {_told(curves, last=True)}" if curves else NO_RUNS
+    return finish(figure, look, title=title, alt=f"{title}. {words}")
 
 
 def rates(
@@ -178,15 +187,18 @@ def variants(
     """
     look = theme(theme_name)
     figure, given = go.Figure(), published or {}
-    labels = list(dict.fromkeys(row.label for row in rows))
-    for label in labels:
+    labels = list(dict.fromkeys(row.label for row in rows)) or list(given)
+    for label in labels if rows else ():
         mine = at_best_rate([row for row in rows if row.label == label])
         _draw_variant(figure, label, mine, split, look)
     told = {label: value for label, value in given.items() if label in labels}
     if told:
+        models = {label: ABLATIONS[label] for label in told if label in ABLATIONS}
+        models |= {row.label: row.config.model for row in rows}
+        inks: Any = [shade(colour_of(models[label]), look) for label in told]
         figure.add_scatter(
             x=list(told.values()), y=list(map(shown, told)), mode="markers", name="as published",
-            marker=marker(look.ink, published=True, size=13),
+            marker=marker(inks, published=True, size=13),
         )  # fmt: skip
     figure.update_xaxes(title_text=ACCURACY, range=[-0.03, 1.05])
     figure.update_yaxes(autorange="reversed", type="category")
@@ -198,7 +210,7 @@ def variants(
 def figure5(rows: Sequence[RunRow], theme_name: str = "light") -> go.Figure:
     """MQAR capacity: ours, the authors' log, and Table 9's numbers at n = 24."""
     return accuracy(
-        rows, published=_beside(rows, capacity_log(), table9()), theme_name=theme_name,
+        rows, published=_beside(rows, *published_for("figure5")), theme_name=theme_name,
         title="How many pairs does each model recall?",
     )  # fmt: skip
 
@@ -206,7 +218,7 @@ def figure5(rows: Sequence[RunRow], theme_name: str = "light") -> go.Figure:
 def table10(rows: Sequence[RunRow], theme_name: str = "light") -> go.Figure:
     """Overload: 1 000 steps and 3 000, with Tables 10 and 11's numbers."""
     return accuracy(
-        rows, published=_beside(rows, tables_10_and_11()), theme_name=theme_name,
+        rows, published=_beside(rows, *published_for("table10")), theme_name=theme_name,
         title="What is left in overload?",
     )  # fmt: skip
 
@@ -214,18 +226,17 @@ def table10(rows: Sequence[RunRow], theme_name: str = "light") -> go.Figure:
 def figure6(rows: Sequence[RunRow], theme_name: str = "light") -> go.Figure:
     """Long context: the authors' kind and the one that waits, with the authors' log."""
     return accuracy(
-        rows, across="task.length", published=_beside(rows, long_context_log()),
+        rows, across="task.length", published=_beside(rows, *published_for("figure6")),
         title="Does recall survive a longer row?", theme_name=theme_name,
     )  # fmt: skip
 
 
 def table13(rows: Sequence[RunRow], theme_name: str = "light", *, split: str = "ood") -> go.Figure:
     """Keys never trained on (``split="ood"``) or those trained on (``"test"``), with Table 13's."""
-    column = "ood_acc" if split == "ood" else "id_acc"
     keys = "keys never trained on" if split == "ood" else "keys trained on"
     return accuracy(
-        rows, split=split, published=_beside(rows, _table13(column)), theme_name=theme_name,
-        title=f"Recall of {keys}",
+        rows, split=split, published=_beside(rows, *published_for("table13", split=split)),
+        title=f"Recall of {keys}", theme_name=theme_name,
     )  # fmt: skip
 
 
@@ -250,7 +261,7 @@ def table4(
 def table7(rows: Sequence[RunRow], theme_name: str = "light") -> go.Figure:
     """Copy: learning curves of both kinds, with Table 7's."""
     return learning_curves(
-        rows, published=_beside(rows, table7_curves()), theme_name=theme_name,
+        rows, published=_beside(rows, *published_for("table7")), theme_name=theme_name,
         title="Copy: the identity map, and one that needs memory",
     )  # fmt: skip
 
@@ -258,6 +269,113 @@ def table7(rows: Sequence[RunRow], theme_name: str = "light") -> go.Figure:
 def fair(rows: Sequence[RunRow], theme_name: str = "light") -> go.Figure:
     """The field's protocol: every model at its best rate, chosen on validation."""
     return accuracy(rows, theme_name=theme_name, title="All with the same convolution and tuning")
+
+
+def published_for(name: str, *, split: str = "ood") -> tuple[Published, ...]:
+    """What the figure of this preset draws beside the runs. Raises ``KeyError`` for another."""
+    return {
+        "figure5": lambda: (capacity_log(), table9()),
+        "table10": lambda: (tables_10_and_11(),),
+        "figure6": lambda: (long_context_log(),),
+        "table13": lambda: (_table13("ood_acc" if split == "ood" else "id_acc"),),
+        "table4": lambda: (),
+        "table7": lambda: (table7_curves(),),
+        "fair": lambda: (),
+    }[name]()
+
+
+class Compared(NamedTuple):
+    """One published number and ours."""
+
+    label: str
+    x: float
+    published: float
+    ours: float
+    runs: int
+    source: str
+
+    @property
+    def apart(self) -> float:
+        """How far ours lies from it."""
+        return abs(self.ours - self.published)
+
+
+def compared(
+    rows: Sequence[RunRow],
+    published: Sequence[Published],
+    *,
+    across: str = "task.pairs",
+    split: str = "test",
+) -> list[Compared]:
+    """Every published number for which there are runs, beside their mean, the furthest first."""
+    ours = {curve.label: curve.points for curve in _curves(rows, across, split)} if rows else {}
+    found = [
+        Compared(label, x, value, statistics.fmean(mine), len(mine), numbers.source)
+        for numbers in published
+        for label, points in numbers.values.items()
+        for x, value in points.items()
+        if (mine := ours.get(label, {}).get(x))
+    ]
+    return sorted(found, key=lambda each: -each.apart)
+
+
+def badge(row: RunRow, live: Collection[str] = ()) -> str:
+    """Where a run's numbers are from: ``recorded: NVIDIA H200, commit 1a2b3c4`` or ``live: …``."""
+    device = row.result.device or "device unknown"
+    commit = row.result.commit
+    short = commit[:7] + "+" * commit.endswith("+")
+    kind = "live" if row.key in live else "recorded"
+    return f"{kind}: {device}" + (f", commit {short}" if commit else "")
+
+
+def badged(figure: go.Figure, rows: Sequence[RunRow], live: Collection[str] = ()) -> go.Figure:
+    """The figure with each point's badge in its hover text, and points with live runs as diamonds.
+
+    A point stands for several runs; each different badge is named once.
+    """
+    by_key = {row.key: row for row in rows}
+    for trace in figure.data:
+        if not isinstance(trace.meta, dict) or trace.type != "scatter":
+            continue
+        points = [[by_key[key] for key in keys if key in by_key] for keys in trace.meta["keys"]]
+        badges = ["<br>".join(dict.fromkeys(badge(row, live) for row in mine)) for mine in points]
+        trace.customdata = [
+            f"{told}<br>{where}" for told, where in zip(trace.customdata, badges, strict=True)
+        ]
+        fresh = [any(row.key in live for row in mine) for mine in points]
+        trace.marker.symbol = ["diamond" if new else "circle" for new in fresh]
+    return figure
+
+
+def keys_at(figure: go.Figure, curve: int, point: int) -> list[str]:
+    """The runs behind a point that was clicked; none where it stands for no run."""
+    if not (0 <= curve < len(figure.data) and isinstance(figure.data[curve].meta, dict)):
+        return []
+    keys = figure.data[curve].meta["keys"]
+    return list(keys[point]) if 0 <= point < len(keys) else []
+
+
+def told_apart(rows: Sequence[RunRow]) -> list[RunRow]:
+    """The rows with what differs among runs of one label added to their labels.
+
+    >>> told_apart([])
+    []
+    """
+    fields = {"task.pairs": "n", "task.length": "T", "lr": "lr", "steps": "steps"}
+    varied = {
+        name: word
+        for name, word in fields.items()
+        if len({row.value(name) for row in rows}) > 1
+        and not (name == "task.length" and len({row.value("task.pairs") for row in rows}) > 1)
+    }
+    return [
+        dataclasses.replace(
+            row, label=", ".join([row.label or str(row.config.model)]
+            + [f"{word} {row.value(name):g}" for name, word in varied.items()
+               if row.value(name) is not None]),
+        )
+        for row in rows
+    ]  # fmt: skip
 
 
 FIGURES: dict[str, Callable[..., go.Figure]] = {
@@ -362,7 +480,9 @@ def faded(colour: str, alpha: float) -> str:
 
 def _beside(rows: Sequence[RunRow], *numbers: Published) -> Sequence[Published]:
     """Published numbers for runs of the published size; beside others they would mislead."""
-    full = any((row.config.model.width, row.config.model.heads) == (128, 4) for row in rows)
+    full = not rows or any(
+        (row.config.model.width, row.config.model.heads) == (128, 4) for row in rows
+    )
     return numbers if full else ()
 
 
@@ -374,9 +494,10 @@ def _curves(rows: Sequence[RunRow], across: str, split: str) -> list[Curve]:
     for curve, mine in _labelled(known):
         for x in _values(mine, across):
             best = at_best_rate([row for row in mine if row.value(across) == x])
-            found = [row.accuracy(split) for row in best if row.status == DONE]
-            if found := [value for value in found if not math.isnan(value)]:
-                curve.points[x] = found
+            done = [r for r in best if r.status == DONE and not math.isnan(r.accuracy(split))]
+            if done:
+                curve.points[x] = [row.accuracy(split) for row in done]
+                curve.keys[x] = [row.key for row in done]
         curves.append(curve)
     return curves
 
@@ -389,6 +510,7 @@ def _over_steps(rows: Sequence[RunRow], quantity: str) -> list[Curve]:
             for step, value in zip(stored["step"], stored[quantity], strict=True):
                 if value is not None:
                     curve.points.setdefault(step, []).append(value)
+                    curve.keys.setdefault(step, []).append(row.key)
         curves.append(curve)
     if not curves:
         raise ArgumentError("rows", "no finished run", "at least one")
@@ -429,6 +551,7 @@ def _draw(figure: go.Figure, curve: Curve, look: Theme, *, marks: bool = True) -
             x=xs, y=[statistics.fmean(curve.points[x]) for x in xs], name=name,
             legendgroup=curve.label, mode="lines+markers" if marks else "lines",
             line=line(colour, dash=curve.dash), marker=marker(colour), customdata=counts,
+            meta={"keys": [curve.keys.get(x, []) for x in xs]} if marks else None,
             hovertemplate="%{x}: %{y:.3f}<br>%{customdata}<extra>" + name + "</extra>",
         )
     )  # fmt: skip
@@ -473,9 +596,12 @@ def _draw_variant(
     )
     figure.add_trace(
         go.Scatter(
-            x=found, y=[shown(label)] * len(found), mode="markers", marker=marker(colour), **shared
+            x=found, y=[shown(label)] * len(found), mode="markers", marker=marker(colour),
+            meta={"keys": [[row.key] for row in mine if row.status == DONE]},
+            customdata=[f"seed {row.config.seed}" for row in mine if row.status == DONE],
+            hovertemplate="%{y}: %{x:.3f}<br>%{customdata}<extra></extra>", **shared,
         )
-    )
+    )  # fmt: skip
 
 
 def _cell(
@@ -493,10 +619,13 @@ def _values(rows: Sequence[RunRow], name: str) -> list[float]:
     return sorted({row.value(name) for row in rows})
 
 
-def _ticks(curves: Sequence[Curve]) -> dict[str, Any]:
+def _published_at(published: Sequence[Published]) -> set[float]:
+    return {x for numbers in published for points in numbers.values.values() for x in points}
+
+
+def _ticks(xs: Iterable[float]) -> dict[str, Any]:
     """The measured loads as ticks: on a log axis plotly would choose others."""
-    xs = sorted({x for curve in curves for x in curve.points})
-    return {"tickvals": xs, "ticktext": [f"{x:g}" for x in xs]}
+    return {"tickvals": sorted(xs), "ticktext": [f"{x:g}" for x in sorted(xs)]}
 
 
 def _told(curves: Sequence[Curve], *, last: bool = False) -> str:
