@@ -51,6 +51,11 @@ class Stream:
     name: str = "custom"
     settings: dict[str, Any] = field(default_factory=dict)
     """What made this stream, seed included: enough to make it again."""
+    source: Int[Tensor, "t"] | None = None
+    """The token whose value a read should give back, −1 for none, where keys don't tell: in a
+    trained layer a query also writes, and what it looks for was written under another key."""
+    remarks: tuple[str, ...] = ()
+    """A clause about each token, empty for most; ``()`` is none at all."""
 
     def __len__(self) -> int:
         return self.k.shape[0]
@@ -68,8 +73,11 @@ class Stream:
     def expected(self) -> list[int]:
         """For each token, the token whose value a read should give back, −1 if never stored.
 
-        It is the last write of the same key up to and including the token itself.
+        It is the last write of the same key up to and including the token itself, or what
+        ``source`` says.
         """
+        if self.source is not None:
+            return [int(place) for place in self.source]
         last: dict[int, int] = {}
         answer = []
         for t, (key, writes) in enumerate(
@@ -79,6 +87,12 @@ class Stream:
                 last[key] = t
             answer.append(last.get(key, -1))
         return answer
+
+    def asks(self) -> list[bool]:
+        """For each token whether its read is a question that has an answer to be compared with."""
+        if self.source is not None:
+            return [place >= 0 for place in self.source.tolist()]
+        return [not writes for writes in self.writes.tolist()]
 
     def to(self, dtype: torch.dtype) -> Stream:
         """The same stream in another precision."""
@@ -93,12 +107,16 @@ class Stream:
         cut = {name: getattr(self, name)[keep] for name in _PER_TOKEN}
         beta = None if self.beta is None else self.beta[keep]
         labels = self.labels[:token] + self.labels[token + 1 :]
-        return replace(self, **cut, beta=beta, labels=labels)
+        remarks = self.remarks[:token] + self.remarks[token + 1 :]
+        source = None if self.source is None else _source_without(self.source, token)
+        return replace(self, **cut, beta=beta, labels=labels, remarks=remarks, source=source)
 
     def check(self) -> None:
         """Raise ``ValueError`` for no tokens, absurd sizes, ragged fields, NaN or infinity."""
         _require_size("stream", len(self), self.d, self.d_v)
         lengths = {name: len(getattr(self, name)) for name in (*_PER_TOKEN, "labels")}
+        lengths |= {"source": len(self)} if self.source is None else {"source": len(self.source)}
+        lengths |= {"remarks": len(self.remarks)} if self.remarks else {}
         if len(set(lengths.values())) != 1:
             raise ArgumentError("stream", lengths, "every field as long as k")
         if not self.k.shape == self.q.shape == self.u.shape:
@@ -112,6 +130,12 @@ class Stream:
 
 
 _PER_TOKEN = ("k", "v", "q", "u", "writes", "key_id")
+
+
+def _source_without(source: Int[Tensor, "t"], token: int) -> Int[Tensor, "s"]:
+    """Places after the one left out move up; what pointed at it points at nothing."""
+    kept = source[torch.arange(len(source)) != token]
+    return torch.where(kept == token, -1, kept - (kept > token).long())
 
 
 class Parameter(NamedTuple):

@@ -87,6 +87,8 @@ function names(knob, changed) {
     node: h("div", { class: "rules" }, boxes),
     get: () => inputs.filter((box) => box.checked).map((box) => box.value).join(","),
     set(text) { for (const box of inputs) box.checked = text.split(",").includes(box.value); },
+    // A choice that needs another stream isn't offered.
+    refresh(values) { boxes.forEach((label, i) => { const { stream } = knob.options[i]; label.hidden = Boolean(stream) && stream !== values.stream; }); },
   };
 }
 
@@ -108,6 +110,7 @@ class Row {
   refresh(values) {
     const text = this.control.get();
     const { knob } = this;
+    this.control.refresh?.(values);
     const foreign = knob.streams.length > 0 && !knob.streams.includes(values.stream);
     this.node.hidden = foreign || Object.entries(knob.idle).some(([key, idle]) => idle.includes(values[key]));
     this.reset.disabled = text === knob.default || (knob.kind !== "text" && text !== "" && Number(text) === Number(knob.default));

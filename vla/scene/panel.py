@@ -12,7 +12,7 @@ from vla.rules import RULES
 from vla.rules.vla import VLA
 from vla.scene.knob import Knob
 from vla.scene.presets import PRESETS
-from vla.scene.scene import VARIANTS, knobs, lane_title
+from vla.scene.scene import LAYER, VARIANTS, knobs, lane_title
 from vla.tokens import STREAMS
 
 HERE = Path(__file__).parent
@@ -84,11 +84,14 @@ def describe(name: str, knob: Knob) -> dict[str, Any]:
 def _option(knob: Knob, choice: str) -> dict[str, str]:
     if knob.key == "rules":
         rule = RULES.get(choice, VLA)
-        hollow = choice in VARIANTS or "as the" in rule.title
+        hollow = choice in (*VARIANTS, LAYER) or "as the" in rule.title
         return {
             "value": choice, "words": lane_title(choice), "colour": rule.colour,
-            "hollow": "1" if hollow else "",
+            "hollow": "1" if hollow else "", "stream": LAYER if choice == LAYER else "",
         }  # fmt: skip
+    if knob.key == "stream" and choice == LAYER:
+        sentence = "Keys and values that one head of a trained model stores, token by token."
+        return {"value": choice, "words": "a trained head", "help": sentence}
     if knob.key == "stream":
         return {"value": choice, "words": STREAMS[choice].title, "help": STREAMS[choice].sentence}
     return {"value": choice, "words": choice}

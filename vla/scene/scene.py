@@ -2,6 +2,18 @@
 
 The fields of :class:`Scene` are the one table. Reading and writing addresses, limits, defaults,
 help lines and controls all come from it.
+
+A link to what a trained head stores, one step of it in view, is such an address::
+
+    step/?stream=layer&checkpoint=NAME&layer=1&head=2&pairs=8&seed=7&rules=layer,delta&step=9
+    step/?stream=layer&checkpoint=NAME&layer=1&head=2&tokens=5 17 8 44 | 8&rules=layer&step=5
+
+``checkpoint`` is a name that :func:`vla.trained.names` lists, layers and heads count from 0.
+``tokens`` is the row itself (numbers with spaces or commas between, ``|`` for the separator);
+without it pairs and seed draw one (:func:`vla.trained.row_of`). The lane ``layer`` runs the
+layer's own rule on its own gates and u, so that its reads are the head's outputs; other lanes
+store the same keys and values by their rule, with the knobs as they stand and keys as they are.
+Step t is after token t − 1. ``Scene(kind="layer", checkpoint=…, …).to_query()`` writes the address.
 """
 
 from __future__ import annotations
@@ -14,6 +26,7 @@ from typing import Any
 
 import torch
 
+from vla import trained
 from vla.errors import ArgumentError
 from vla.rules import RULES, Rule, make, names
 from vla.rules.features import FEATURES
@@ -33,14 +46,29 @@ VARIANTS: dict[str, tuple[str, Callable[[], VLA]]] = {
 """Lanes beside the registered rules: their title and rule. They take no knob but the gate."""
 
 
+LAYER = "layer"
+"""The stream of a trained head, and the lane that runs its layer's own rule."""
+
+
+def kinds() -> list[str]:
+    """Every stream that can be chosen."""
+    return [*STREAMS, LAYER]
+
+
 def lane_names() -> list[str]:
-    """Every lane that can be chosen: the registered rules, then the variants of VLA."""
-    return [*names(), *VARIANTS]
+    """Every lane that can be chosen: registered rules, variants of VLA, a layer's own rule."""
+    return [*names(), *VARIANTS, LAYER]
 
 
 def lane_title(name: str) -> str:
     """What people read for a lane's name."""
+    if name == LAYER:
+        return "the layer's own rule"
     return VARIANTS[name][0] if name in VARIANTS else RULES[name].title
+
+
+def _first_checkpoint() -> str:
+    return next(iter(trained.names()), "none")
 
 
 def _stream_knob(name: str, label: str, *, default: Any = None, **limits: Any) -> Any:
@@ -59,7 +87,31 @@ class Scene(Table):
 
     kind: str = knob(
         "stream", "choice", "words", "Stream", "Stream", "What the memory is given to store.",
-        choices=lambda: list(STREAMS),
+        choices=kinds,
+    )  # fmt: skip
+    checkpoint: str = knob(
+        "checkpoint", "choice", _first_checkpoint(), "checkpoint", "Stream",
+        "A model trained on MQAR, by file name.", streams=(LAYER,),
+        choices=lambda: trained.names() or [_first_checkpoint()],
+    )  # fmt: skip
+    layer: int = knob(
+        "layer", "int", 1, "layer", "Stream",
+        "Which layer's keys; from 0. Later layers hold the pairs.", high=7, step=1,
+        streams=(LAYER,),
+    )  # fmt: skip
+    head: int = knob(
+        "head", "int", 0, "head", "Stream", "Which head of it; from 0.", high=15, step=1,
+        streams=(LAYER,),
+    )  # fmt: skip
+    pairs: int = knob(
+        "pairs", "int", 0, "pairs", "Stream",
+        "How many pairs the drawn row stores; 0: as many as in training.",
+        high=trained.MAX_PAIRS, step=1, streams=(LAYER,),
+    )  # fmt: skip
+    tokens: str = knob(
+        "tokens", "text", "", "Your sequence", "Stream",
+        "Token numbers: key value key value … | key. Empty: drawn by the seed.", high=2000,
+        streams=(LAYER,),
     )  # fmt: skip
     text: str = _stream_knob("text", "Your pairs", low=1, high=2000)
     similarity: float = _stream_knob("similarity", "similarity", default=0.5, step=0.01)
@@ -75,6 +127,7 @@ class Scene(Table):
     d: int = knob(
         "d", "int", 16, "width d", "Stream",
         "Width of keys and values; a memory holds about d pairs.", low=2, high=32, step=1,
+        streams=tuple(STREAMS),
     )  # fmt: skip
     queries: int = _stream_knob("queries", "queries", high=64, step=1)
     seed: int = _stream_knob("seed", "seed", high=9999, step=1)
@@ -118,7 +171,7 @@ class Scene(Table):
     gate: str = knob(
         "gate", "choice", "none", "gate", "Knobs",
         "β of a token: none, the same for all, or drawn from 0.1 to 1 for each.",
-        choices=lambda: ("none", "same", "random"),
+        choices=lambda: ("none", "same", "random"), streams=tuple(STREAMS),
     )  # fmt: skip
     beta: float = knob(
         "beta", "float", 0.5, "β", "Knobs",
@@ -151,16 +204,48 @@ class Scene(Table):
         if scene.kind == "orthogonal" and scene.n > scene.d:
             messages.append(f"n: only {scene.d} orthogonal keys fit into width {scene.d}.")
             scene = replace(scene, n=scene.d)
+        if scene.kind == LAYER:
+            scene, messages = scene.within_model()
         try:
             scene.stream()
         except ValueError as error:
-            field_name = "text" if scene.kind == "words" else "kind"
-            messages.append(f"{error} The prepared pairs are shown instead.")
-            scene = replace(scene, **{field_name: knobs()[field_name].default})
+            field_name = {"words": "text", LAYER: "tokens" if scene.tokens else "kind"}.get(
+                scene.kind, "kind"
+            )
+            default = knobs()[field_name].default
+            then = "A drawn row is shown" if default == "" else "The prepared pairs are shown"
+            messages.append(f"{error} {then} instead.")
+            scene, more = replace(scene, **{field_name: default}).repaired()
+            messages += more
         return scene, messages
+
+    def within_model(self) -> tuple[Scene, list[str]]:
+        """A checkpoint that is here; layer, head and load cut to what it has."""
+        here = trained.names()
+        if here and self.checkpoint not in here:
+            scene, messages = replace(self, checkpoint=here[0]).within_model()
+            return scene, [f"checkpoint: {here[0]} is shown.", *messages]
+        try:
+            model = trained.load(self.checkpoint)
+        except ValueError:
+            return self, []  # Making the stream says why.
+        most = {"layer": model.layers - 1, "head": model.heads - 1, "pairs": model.most_pairs}
+        cut = {name: high for name, high in most.items() if getattr(self, name) > high}
+        messages = [
+            f"{name}: {getattr(self, name)} is more than {self.checkpoint} has; {high} is shown."
+            for name, high in cut.items()
+        ]
+        return self.with_(**cut), messages
+
+    def to_query(self) -> dict[str, str]:
+        """As for every table; a checkpoint is always named, as the default is whichever is here."""
+        query = super().to_query()
+        return {**query, "checkpoint": self.checkpoint} if self.kind == LAYER else query
 
     def stream(self) -> Stream:
         """The tokens. Raises ``ValueError`` for ragged pairs or fields that don't go together."""
+        if self.kind == LAYER:
+            return trained.head_stream(self.checkpoint, self.layer, self.head, self.row())
         maker = STREAMS[self.kind]
         known = maker.defaults
         settings = {name: getattr(self, name) for name in knobs() if name in known}
@@ -173,23 +258,42 @@ class Scene(Table):
         beta = torch.full((len(stream),), self.beta, dtype=stream.k.dtype)
         return dataclasses.replace(stream, beta=beta)
 
+    def row(self) -> tuple[int, ...]:
+        """The tokens that the trained model reads. Raises ``ValueError`` for a row it can't."""
+        model = trained.load(self.checkpoint)
+        if self.tokens.strip():
+            return trained.parse_row(model, self.tokens)
+        return trained.row_of(model, pairs=self.pairs, seed=self.seed)
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The lanes that this stream has: a layer's own rule needs a layer."""
+        if self.kind == LAYER:
+            return self.lanes
+        return tuple(name for name in self.lanes if name != LAYER) or ("vla",)
+
     def rules(self) -> dict[str, Rule]:
         """Lane names to rules: a rule takes every knob it has a setting for.
 
         A lane is named as its rule, a variant by its title.
         """
-        return {
-            VARIANTS[name][0] if name in VARIANTS else name: self._rule(name) for name in self.lanes
-        }
+        return {self._lane(name): self._rule(name) for name in self.running}
+
+    def _lane(self, name: str) -> str:
+        return VARIANTS[name][0] if name in VARIANTS else name
 
     def _rule(self, name: str) -> Rule:
+        if name == LAYER:
+            return trained.load(self.checkpoint).rule(self.layer)
         if name in VARIANTS:
             return VARIANTS[name][1]()
         own = {f.name for f in fields(RULES[name])}
         shared = own & {name for name, spec in knobs().items() if spec.group == "Knobs"}
         settings = {key: getattr(self, key) for key in shared - {"beta"}}
-        if settings.get("features") == "own":
-            del settings["features"]
+        if self.features == "own":
+            settings.pop("features", None)
+            if self.kind == LAYER:  # Its keys and queries are mapped already.
+                settings |= dict.fromkeys(own & {"features", "query_features"}, "identity")
         # Softmax attention and linear attention keep their keys as they are unless asked.
         if self.normalise_key:
             settings.pop("normalise_key", None)
@@ -202,14 +306,13 @@ class Scene(Table):
         trace = record(self.rules(), self.stream(), dtype=DTYPES[self.dtype])
         lanes = (
             replace(lane, title=lane_title(name))
-            for name, lane in zip(self.lanes, trace.lanes, strict=True)
+            for name, lane in zip(self.running, trace.lanes, strict=True)
         )
         return replace(trace, lanes=tuple(lanes))
 
     def visible(self) -> list[str]:
         """Ids of the lanes to draw."""
-        titles = {name: VARIANTS[name][0] if name in VARIANTS else name for name in self.lanes}
-        return [lane for name, lane in titles.items() if name not in self.hidden]
+        return [self._lane(name) for name in self.running if name not in self.hidden]
 
 
 @cache

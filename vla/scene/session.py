@@ -9,7 +9,7 @@ from vla import lab
 from vla.errors import ArgumentError
 from vla.scene.panel import Panel
 from vla.scene.presets import PRESETS, preset_of
-from vla.scene.scene import Scene, knobs
+from vla.scene.scene import LAYER, Scene, knobs
 from vla.trace import Trace
 from vla.trace.file import from_bytes, to_bytes
 from vla.widgets import Stepper, lane_ids
@@ -62,6 +62,9 @@ class Session:
         """Take the controls' values; step, visible lanes and seed stay."""
         here = {key: text for key, text in self.scene.texts().items() if _is_view(key)}
         scene, notes = Scene.read({**values, **here}, self.scene)
+        if scene.kind == LAYER:
+            scene, cuts = scene.within_model()
+            notes += cuts
         repaired = scene.texts() if notes else None
         try:
             self._picture(scene)
@@ -108,7 +111,7 @@ class Session:
         """The person moved: remember where, so that a link says so."""
         if self.panel.source:
             return
-        ids = dict(zip(lane_ids(self.stepper.trace.lanes), self.scene.lanes, strict=True))
+        ids = dict(zip(lane_ids(self.stepper.trace.lanes), self.scene.running, strict=True))
         hidden = tuple(name for lane, name in ids.items() if lanes and lane not in lanes)
         self.scene = self.scene.with_(step=step, hidden=hidden)
         self._tell()

@@ -23,6 +23,8 @@ def describe(trace: Trace, lane: Lane | str, step: int) -> str:
     token = step - 1
     if not trace.stream.writes[token]:
         return _query(trace, lane, step)
+    if trace.stream.source is not None and trace.stream.source[token] >= 0:
+        return f"{_query(trace, lane, step)} {_write(trace, lane, step)}"
     return " ".join([_write(trace, lane, step), *_neighbours(trace, lane, step)])
 
 
@@ -38,7 +40,8 @@ def _query(trace: Trace, lane: Lane, step: int) -> str:
 
 
 def _write(trace: Trace, lane: Lane, step: int) -> str:
-    parts = [f"{trace.stream.labels[step - 1]} is written: error {_three(lane.norm_error[step])}"]
+    label = trace.stream.labels[step - 1].removeprefix("? ")
+    parts = [f"{label} is written: error {_three(lane.norm_error[step])}"]
     if np.isfinite(lane.cosine[step]):
         parts.append(f"k·α̂ = {_three(lane.cosine[step])}")
     if np.isfinite(lane.delta[step]):

@@ -171,9 +171,20 @@ def _pack_stream(trace: Trace) -> Header:
         "tolerance": trace.tolerance,
         "labels": [str(label) for label in stream.labels],
         "writes": [int(writes) for writes in stream.writes.tolist()],
-        "expected": stream.expected(),
+        "asks": [int(asks) for asks in stream.asks()],
+        "remarks": {str(t): words for t, words in enumerate(stream.remarks) if words},
+        "expected": _pair_of_each(trace),
         "wanted": _wanted(trace),
     }
+
+
+def _pair_of_each(trace: Trace) -> list[int]:
+    """The token of the pair that each token asks for, or writes."""
+    written = trace.stream.writes.tolist()
+    return [
+        place if place >= 0 or not writes else t
+        for t, (place, writes) in enumerate(zip(trace.stream.expected(), written, strict=True))
+    ]
 
 
 def _wanted(trace: Trace) -> dict[str, str]:
@@ -182,7 +193,7 @@ def _wanted(trace: Trace) -> dict[str, str]:
     if stream.vocabulary is None:
         return {}
     words = stream.vocabulary.nearest(stream.v)
-    asked = ~stream.writes
+    asked = stream.asks()
     return {
         str(t): words[source]
         for t, source in enumerate(stream.expected())
@@ -203,7 +214,7 @@ def _pack_pairs(trace: Trace, shown: np.ndarray) -> Header:
 
 
 def _pack_lane(trace: Trace, lane: Lane, name: str, buffer: _Buffer, shown: np.ndarray) -> Header:
-    asked = [t + 1 for t, writes in enumerate(trace.stream.writes.tolist()) if not writes]
+    asked = [t + 1 for t, asks in enumerate(trace.stream.asks()) if asks]
     arrays = {key: buffer.add(getattr(lane, key)) for key in SCALARS}
     arrays["kept"] = buffer.add(lane.kept)
     arrays["recall"] = buffer.add(lane.recall[:, shown])

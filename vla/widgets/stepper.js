@@ -537,7 +537,7 @@ class TokenStrip {
 
   chip(token) {
     const { trace } = this.app;
-    const query = token >= 0 && !trace.writes[token];
+    const query = token >= 0 && Boolean(trace.asks[token]);
     const label = token < 0 ? "start" : trace.labels[token];
     const marks = query ? trace.lanes.map((lane) => this.mark(lane, token)) : [];
     return h(
@@ -2099,9 +2099,11 @@ export class Stepper {
   headline(step) {
     const { trace } = this;
     if (step === 0) return `Step 0 of ${trace.last}: the memory is empty.`;
-    const what = trace.writes[step - 1] ? "stores" : "asks";
+    const does = [trace.asks[step - 1] && "asks", trace.writes[step - 1] && "stores"];
+    const what = does.filter(Boolean).join(" and ");
     const wanted = trace.wanted[step - 1];
-    const answer = wanted ? `; the stored answer is ${wanted}` : "";
+    const remark = trace.remarks[step - 1];
+    const answer = (wanted ? `; the stored answer is ${wanted}` : "") + (remark ? `; ${remark}` : "");
     return `Step ${step} of ${trace.last}: ${what} ${trace.labels[step - 1].replace(/^\? */, "")}${answer}.`;
   }
 
