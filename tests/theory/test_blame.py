@@ -8,7 +8,17 @@ import torch
 from vla.errors import ArgumentError
 from vla.nn import MODELS, TinyLM, build, model
 from vla.rules import Rule, make
-from vla.theory.blame import BY, Heads, Query, parts, reads, reads_without, start
+from vla.theory.blame import (
+    BY,
+    Heads,
+    Query,
+    find,
+    parts,
+    reads,
+    reads_without,
+    start,
+    under_other_rules,
+)  # fmt: skip
 from vla.tokens import Stream, make_stream
 
 T, D = 11, 5
@@ -136,13 +146,12 @@ def test_shares_and_the_rest_are_the_logit(name: str, settings: dict, by: str) -
     assert torch.allclose(shares.sum((1, 2)), wanted, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("layer", [0, 1])
-@pytest.mark.parametrize("head", [None, 1])
+@pytest.mark.parametrize(("layer", "head"), [(0, None), (1, 1)])
 def test_a_write_left_out_of_a_model(layer: int, head: int | None) -> None:
     """Against a model whose mixer really skips the token."""
     net = small("vla_exact")
     query = Query(net, row(), layer, head)
-    for gone in (0, 5, 12):
+    for gone in (0, 12):
         changed = query.reads.clone()
         for at in range(gone, 13):
             seen = [t for t in range(at + 1) if t != gone]
@@ -188,3 +197,36 @@ def test_unknown_ways_and_tokens_are_refused() -> None:
     long = Heads(*(x if x is None else x.repeat_interleave(30, 1) for x in heads))
     with pytest.raises(ArgumentError, match="at most 256"):
         reads_without(make("delta"), long)
+
+
+@pytest.mark.parametrize("by", BY)
+def test_a_finding_adds_up(by: str) -> None:
+    query = Query(small("vla_exact"), row(), 1)
+    found = find(query, 7, by=by)
+    assert torch.allclose(found.shares.sum(1), torch.ones(3).double(), rtol=0, atol=1e-10)
+    assert found.log_p.exp().sum().item() == pytest.approx(1)
+    assert found.rival == found.said or found.correct
+    assert torch.equal(found.direct, query.direct([7, found.rival], by=by))
+    worst = found.ranked()[0]
+    assert found.effect[worst] == found.effect.max()
+    without = query.without[worst].log_softmax(-1)[7] - query.logits.log_softmax(-1)[7]
+    assert found.effect[worst].item() == pytest.approx(without.item())
+
+
+@pytest.mark.parametrize("name", ["vla_exact", "authors_delta", "softmax", "linear"])
+def test_other_rules_answer_too(name: str) -> None:
+    query = Query(small(name), row(), 1)
+    own, *others = under_other_rules(query, 7)
+    assert own.said == int(query.logits.argmax())
+    titles = [rival.title for rival in others]
+    assert len(set(titles)) == len(titles) >= 5
+    assert any("DeltaNet as" in title for title in titles) == (name == "authors_delta")
+    assert all(rival.log_p < 0 for rival in others)
+
+
+def test_the_same_rule_gives_the_same_answer() -> None:
+    """A delta layer under the delta rule; exact weighted RLS is what the exact layer runs."""
+    for name, title in (("delta", "DeltaNet"), ("vla_exact", "exact RLS")):
+        own, *others = under_other_rules(Query(small(name), row(), 1), 7)
+        same = next(rival for rival in others if rival.title == title)
+        assert same.log_p == pytest.approx(own.log_p, abs=1e-9)

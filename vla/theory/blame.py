@@ -16,7 +16,7 @@ Two ways to take a read apart, both exact:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ from vla.errors import ArgumentError, require_choice, require_integer
 from vla.nn.mixer import Mixer
 from vla.nn.parts import AllHeadsNorm, HeadNorm
 from vla.nn.tinylm import Block, TinyLM
-from vla.rules import Rule, State, Token, Write
+from vla.rules import RULES, Rule, State, Token, Write, make, names
 from vla.rules.base import matvec, outer
 from vla.tokens import Stream
 from vla.typing import Float, Int, Tensor
@@ -44,6 +44,7 @@ class Heads(NamedTuple):
     v: Float[Tensor, "h t dv"]
     q: Float[Tensor, "h t d"]
     u: Float[Tensor, "h t d"]
+    """Or ``[h, t, r, d]`` where a token raises several directions."""
     beta: Tensor | None
     """``[h, t]`` or ``[h, t, dv]``."""
 
@@ -154,7 +155,8 @@ def _repeated(token: Token, times: int) -> Token:
     """The same token for every run."""
     k, v = token.k.expand(times, -1, -1), token.v.expand(times, -1, -1)
     beta = None if token.beta is None else token.beta.expand(times, *token.beta.shape)
-    return Token(k, v, beta, None if token.u is None else token.u.expand(times, -1, -1))
+    u = None if token.u is None else token.u.expand(times, *token.u.shape)
+    return Token(k, v, beta, u)
 
 
 def _joined(runs: State | None, one: State) -> State:
@@ -313,6 +315,124 @@ def _last_hidden(query: Query) -> Float[Tensor, "w"]:
     for block in list(query.model.blocks)[query.layer :]:
         x = block(x)
     return x[0, -1]
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """What became of one query, and which writes did it.
+
+    ``rival`` is the token that was said, or, if that was right, the runner-up.
+    """
+
+    query: Query
+    right: int
+    by: str
+    log_p: Float[Tensor, "vocab"]
+    """Log-probability of every token as the answer."""
+    rival: int
+    shares: Float[Tensor, "h t"]
+    """Each token's part of each head's read, along that read: they sum to 1 in every head."""
+    direct: Float[Tensor, "2 h t"]
+    """Each part's share of the logits of ``right`` and ``rival`` (:meth:`Query.readout`)."""
+    log_p_without: Float[Tensor, "t"]
+    """Log-probability of ``right`` with one token's write left out."""
+
+    @property
+    def said(self) -> int:
+        """The model's answer."""
+        return int(self.log_p.argmax())
+
+    @property
+    def correct(self) -> bool:
+        """Whether it is the right one."""
+        return self.said == self.right
+
+    @property
+    def effect(self) -> Float[Tensor, "t"]:
+        """What leaving a write out does to the right answer's log-probability; > 0: it hurt."""
+        return self.log_p_without - self.log_p[self.right]
+
+    def ranked(self) -> list[int]:
+        """Tokens by what their write did to the right answer, the most harmful first."""
+        return self.effect.argsort(descending=True, stable=True).tolist()
+
+    def margin(self, token: int) -> list[float]:
+        """What a token's part adds to right against rival, head by head."""
+        return (self.direct[0] - self.direct[1])[:, token].tolist()
+
+
+def find(query: Query, right: int, *, by: str = "write") -> Finding:
+    """Take one answer apart. Raises ``ValueError`` for an unknown token, or another ``by``."""
+    require_integer("right", right, low=0, high=query.model.config.vocab - 1)
+    log_p = query.logits.log_softmax(-1)
+    first, second = log_p.topk(2).indices.tolist()
+    rival = second if first == right else first
+    taken, read = query.parts(by), query.reads[:, -1]
+    size = read.square().sum(-1).clamp_min(torch.finfo(read.dtype).tiny)
+    return Finding(
+        query, right, by, log_p, rival,
+        shares=torch.einsum("htd,hd->ht", taken, read) / size[:, None],
+        direct=torch.einsum("nhd,htd->nht", query.readout([right, rival]), taken),
+        log_p_without=query.without.log_softmax(-1)[:, right],
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rival:
+    """What another rule makes of the same keys, values and queries."""
+
+    title: str
+    said: int
+    log_p: float
+    """Log-probability of the right answer."""
+
+
+DECAYING = ("gated_delta", "authors_delta")
+"""Rules whose gate is what remains of the old memory, not the weight of the new."""
+
+
+def under_other_rules(query: Query, right: int) -> list[Rival]:
+    """The same query with the layer's memory run by each rule, the layer's own first.
+
+    Keys, values and queries are the layer's own, features and all; keys are brought to unit length
+    where they aren't, for delta rules diverge otherwise. β goes to rules to which it means what it
+    means to the layer: to those that decay it is what remains of the old memory. Without such a
+    gate they are left out. λ0 and the read's normaliser are the layer's. u is the key.
+    """
+    own, beta = query.mixer.rule(), query.heads.beta
+    rivals = [_rival(f"as trained: {own.title}", query.logits, right)]
+    decays = own.name in DECAYING
+    for title, rule in _others(query):
+        if rule.name not in DECAYING:
+            rivals.append(_rival(title, query.under(rule, gates=not decays), right))
+        elif decays and (rule.name == own.name or (beta is not None and beta.ndim == 2)):
+            rivals.append(_rival(title, query.under(rule), right))
+    return rivals
+
+
+def _rival(title: str, logits: Float[Tensor, "vocab"], right: int) -> Rival:
+    log_p = logits.log_softmax(-1)
+    return Rival(title, int(log_p.argmax()), float(log_p[right]))
+
+
+def _others(query: Query) -> list[tuple[str, Rule]]:
+    config, keys = query.model.config, query.heads.k
+    unit = bool(torch.allclose(keys.norm(dim=-1), torch.ones((), dtype=keys.dtype), atol=1e-4))
+    wanted = {
+        "features": "identity", "query_features": "identity", "normalise_key": not unit,
+        "lambda0": config.lambda0 or 0.1, "normalise_read": bool(config.normalise_read),
+    }  # fmt: skip
+    made = []
+    for name in names():
+        known = {f.name for f in fields(RULES[name])}
+        settings = {key: value for key, value in wanted.items() if key in known}
+        if name == "softmax":
+            settings["normalise_key"] = False
+        for gain in ("unit", "oblique") if name == "vla" else ("",):
+            more = {"gain": gain} if gain else {}
+            title = RULES[name].title + (f", {gain} gain, u = key" if gain else "")
+            made.append((title, make(name, **settings, **more)))
+    return made
 
 
 def _feed_forward(block: Block, x: Float[Tensor, "i t w"]) -> Float[Tensor, "i t w"]:
