@@ -41,7 +41,7 @@ def arrays(
     figure = make_subplots(1, len(panels), subplot_titles=titles, horizontal_spacing=0.04)
     for col, (name, values) in enumerate(panels.items(), start=1):
         figure.add_trace(_matrix(name, values, ends[name], look), row=1, col=col)
-        _square(figure, col)
+        _square(figure, col, values.shape)
     words = "; ".join(
         f"{name}, {' by '.join(map(str, x.shape))}, entries to {three(ends[name])}"
         for name, x in panels.items()
@@ -70,7 +70,7 @@ def meetings(tokens: int, chunk: int, *, theme_name: str = "light") -> go.Figure
             xgap=1, ygap=1, hovertemplate="query of token %{y}, key of token %{x}<extra></extra>",
         )
     )  # fmt: skip
-    _square(figure, 1)
+    _square(figure, 1, values.shape)
     chunks, inside = int(of[-1]) + 1, int((same & causal).sum())
     words = f"{chunks} chunks one after the other, {inside} pairs inside a chunk"
     return finish(
@@ -101,8 +101,9 @@ def against_chunk_size(
     for i, (name, values) in enumerate((measured or {}).items()):
         style = marker(colour, size=10) | {"symbol": SYMBOLS[i % len(SYMBOLS)]}
         figure.add_trace(_drawn(sizes, values, name, "%{x}, %{y:.3g}", marker=style))
-    figure.update_xaxes(title_text="chunk size C", type="log", tickvals=list(sizes))
-    figure.update_yaxes(title_text=quantity, type="log", nticks=6)
+    figure.update_xaxes(title_text="chunk size C", type="log", tickvals=list(sizes),
+                        ticktext=[f"{size}" for size in sizes])  # fmt: skip
+    figure.update_yaxes(title_text=quantity, type="log", dtick="D2", tickformat="~g")
     least = "; ".join(
         f"{name} is least, {three(min(values))}, at C = {sizes[int(np.argmin(values))]}"
         for name, values in {**lines, **(measured or {})}.items()
@@ -151,13 +152,15 @@ def _matrix(name: str, values: Float[Array, "r c"], end: float, look: Theme) -> 
     )  # fmt: skip
 
 
-def _square(figure: go.Figure, col: int) -> None:
-    suffix = "" if col == 1 else str(col)
+def _square(figure: go.Figure, col: int, shape: tuple[int, ...]) -> None:
+    """Bare axes that show every row and column, blank ones too, as squares; row 0 on top."""
+    suffix, (rows, columns) = "" if col == 1 else str(col), shape
     bare = {"showticklabels": False, "showline": False, "showgrid": False, "ticks": "",
             "zeroline": False, "constrain": "domain"}  # fmt: skip
     figure.update_layout({
-        f"xaxis{suffix}": bare,
-        f"yaxis{suffix}": bare | {"autorange": "reversed", "scaleanchor": f"x{suffix}"},
+        f"xaxis{suffix}": {**bare, "range": [-0.5, columns - 0.5]},
+        f"yaxis{suffix}": {**bare, "range": [rows - 0.5, -0.5], "scaleanchor": f"x{suffix}",
+                           "constraintoward": "top"},
     })  # fmt: skip
 
 
