@@ -44,6 +44,7 @@ def make_case(
     value_width: int | None = None,
     gate: bool = True,
     own_u: bool = True,
+    rank: int = 0,
     state: bool = True,
     step: int = 3,
     seed: int = 0,
@@ -55,6 +56,7 @@ def make_case(
     ``kind``: ``gaussian`` keys; ``elu`` (ELU + 1, all of one sign); ``near_duplicates`` (one key
     plus 1 % noise); ``repeated`` (one key exactly); ``zero_u``; ``beta_zero`` and ``beta_one``.
     With ``own_u=False``, ``u`` is ``None``; with ``state=False`` the call starts from nothing.
+    ``rank`` directions per token have an axis of their own, one (``rank=0``) has none.
     """
     if kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r}")
@@ -63,8 +65,9 @@ def make_case(
     k = F.normalize(_keys(kind, draw, shape, width), dim=-1)
     v = draw(*shape, value_width or width)
     q = F.normalize(draw(*shape, width), dim=-1)
-    u = F.normalize(draw(*shape, width), dim=-1) if own_u else None
-    u = torch.zeros_like(k) if kind == "zero_u" else u
+    several = (rank,) if rank else ()
+    u = F.normalize(draw(*shape, *several, width), dim=-1) if own_u else None
+    u = torch.zeros(*shape, *several, width) if kind == "zero_u" else u
     beta = torch.sigmoid(draw(*shape)) if gate else None
     beta = {"beta_zero": torch.zeros(shape), "beta_one": torch.ones(shape)}.get(kind, beta)
     S = draw(batch, heads, v.shape[-1], width) if state else None
@@ -104,6 +107,55 @@ def reference(
 ) -> dict[str, Tensor]:
     """The same from the token loop in float64 on the CPU."""
     return results(case.to(torch.float64).to("cpu"), op, **options, backend="scan")
+
+
+def explicit(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    u: Tensor,
+    beta: Tensor | None,
+    *,
+    initial_state: VLAState | None = None,
+    lambda0: float | Tensor = 0.1,
+    gain: str = "unit",
+    refresh_every: int = 0,
+    refresh_eps: float = 1e-3,
+    output_final_state: bool = True,  # noqa: ARG001
+) -> tuple[Tensor, VLAState]:
+    """VLA from the definition: ``M ← M + U Uᵀ`` and its inverse at every token, by autograd.
+
+    No Sherman-Morrison step, no Woodbury step, no ``vla.ops``. ``u`` is ``[b, t, h, r, d]``.
+    """
+    eye = torch.eye(q.shape[-1], dtype=q.dtype)
+    if initial_state is None:
+        shape = (q.shape[0], q.shape[2])
+        per_head = torch.as_tensor(lambda0, dtype=q.dtype).expand(shape[1])[:, None, None]
+        M = (per_head * eye).expand(*shape, *eye.shape)
+        S, step = q.new_zeros(*shape, v.shape[-1], q.shape[-1]), 0
+    else:
+        S, A, step = initial_state
+        M = torch.linalg.inv((A + A.mT) / 2)
+    outputs = []
+    for t in range(q.shape[1]):
+        step += 1
+        M = M + u[:, t].mT @ u[:, t]
+        A = torch.linalg.inv(M)
+        if refresh_every and step % refresh_every == 0:
+            A = A + refresh_eps * eye
+            M = torch.linalg.inv(A)
+        alpha = (A @ k[:, t, ..., None])[..., 0]
+        size = {"unit": alpha.norm(dim=-1), "oblique": (k[:, t] * alpha).sum(-1)}.get(gain)
+        row = alpha if size is None else alpha / size[..., None]
+        row = row if beta is None else beta[:, t, :, None] * row
+        e = v[:, t] - (S @ k[:, t, ..., None])[..., 0]
+        S = S + e[..., None] * row[..., None, :]
+        outputs.append((S @ q[:, t, ..., None])[..., 0])
+    return torch.stack(outputs, 1), VLAState(S, A, step)
+
+
+PENALISED = (vla_attention, explicit)
+"""The operations that have a ``u`` and an ``A``."""
 
 
 def relative_error(got: Tensor, wanted: Tensor) -> float:
@@ -159,14 +211,14 @@ def _positive(x: Tensor) -> Tensor:
 
 
 def _arguments(op: Callable[..., Any], leaves: dict[str, Tensor]) -> list[Tensor | None]:
-    names = ("q", "k", "v", "u", "beta") if op is vla_attention else ("q", "k", "v", "beta")
+    names = ("q", "k", "v", "u", "beta") if op in PENALISED else ("q", "k", "v", "beta")
     return [leaves.get(name) for name in names]
 
 
 def _state_options(op: Callable[..., Any], leaves: dict[str, Tensor], case: Case) -> dict[str, Any]:
     options: dict[str, Any] = {"output_final_state": True}
     if case.S is not None:
-        A = leaves["A"] if op is vla_attention else None
+        A = leaves["A"] if op in PENALISED else None
         options["initial_state"] = VLAState(leaves["S"], A, case.step)
     return options
 

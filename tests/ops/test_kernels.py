@@ -114,6 +114,27 @@ def test_degenerate_inputs(kind):
 
 
 @live
+@pytest.mark.parametrize(("rank", "gain", "refresh"), [(2, "unit", 3), (4, "rls", 0)])
+def test_several_directions(rank, gain, refresh):
+    case = make_case(tokens=9, batch=1, heads=2, rank=rank)
+    check(case, gain=gain, refresh_every=refresh, refresh_eps=0.05)
+
+
+@live
+def test_lambda0_of_each_head_and_its_gradient():
+    case = make_case(tokens=9, batch=2, heads=2, state=False).to(torch.float32)
+
+    def run(backend, dtype, device):
+        lambda0 = torch.tensor([0.1, 2.0], dtype=dtype, device=device, requires_grad=True)
+        sequences = (x.to(device=device, dtype=dtype) for x in case[:5])
+        o, _ = vla_attention(*sequences, lambda0=lambda0, backend=backend)
+        return o, torch.autograd.grad(o.square().sum(), lambda0)[0]
+
+    got, wanted = run("triton", torch.float32, DEVICE), run("scan", torch.float64, "cpu")
+    assert max(map(relative_error, got, wanted)) < 1e-5
+
+
+@live
 @pytest.mark.parametrize(("width", "value_width"), [(32, 20), (64, 64), (128, 16)])
 def test_widths(width, value_width):
     case = make_case(tokens=20, batch=1, heads=1, width=width, value_width=value_width)

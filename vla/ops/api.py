@@ -9,12 +9,14 @@ from vla.ops.backend import choose_backend, kernels
 from vla.ops.check import (
     check_finite,
     check_gate,
+    check_lambda0,
     check_options,
     check_rule,
     check_sequences,
     check_state,
 )
 from vla.ops.chunk import chunk_vla
+from vla.ops.rank import in_steps, in_tokens, last_of_each, one_by_one
 from vla.ops.scan import scan
 from vla.ops.state import VLAState, empty_state
 from vla.typing import Float, Tensor
@@ -27,10 +29,10 @@ def vla_attention(
     q: Float[Tensor, "b t h d"],
     k: Float[Tensor, "b t h d"],
     v: Float[Tensor, "b t h dv"],
-    u: Float[Tensor, "b t h d"] | None = None,
+    u: Float[Tensor, "b t h *r d"] | None = None,
     beta: Float[Tensor, "b t h"] | None = None,
     *,
-    lambda0: float = 0.1,
+    lambda0: float | Float[Tensor, "h"] = 0.1,
     gain: str = "unit",
     refresh_every: int = 0,
     refresh_eps: float = 1e-3,
@@ -50,9 +52,12 @@ def vla_attention(
     :param k: keys, used as given; normalising them is the layer's job.
     :param v: values; their width may differ from the keys'.
     :param u: directions whose penalty grows. ``None``: ``√β k``, exact weighted least squares with
-        ``gain="rls"``; then ``beta ≥ 0``.
+        ``gain="rls"``; then ``beta ≥ 0``. With an axis of r ≤ 4 before the last a token raises r
+        directions, ``A ← (A⁻¹ + U Uᵀ)⁻¹`` (Woodbury): ``chunk`` then does r times the work for
+        ``A`` alone, the loops likewise, ``triton`` all of its work for r times the tokens.
     :param beta: weight of each write; ``None`` is 1.
-    :param lambda0: initial penalty, ``A_0 = I/λ0``; unused where ``initial_state`` is given.
+    :param lambda0: initial penalty, ``A_0 = I/λ0``; a tensor holds one for each head and gets its
+        gradient. Unused where ``initial_state`` is given.
     :param gain: ``"unit"`` (``α̂ = α/‖α‖``, the paper), ``"rls"`` (``α``), ``"oblique"``
         (``α/(k·α)``).
     :param refresh_every: period of the refresh in tokens; 0 is never, the authors' code has 20.
@@ -69,22 +74,28 @@ def vla_attention(
     """
     check_sequences(q, k, v, u, beta)
     check_options(backend, precision, chunk_size)
-    check_rule(lambda0, gain, refresh_every, refresh_eps)
+    check_rule(gain, refresh_every, refresh_eps)
+    check_lambda0(lambda0, q, values=check)
     if initial_state is not None:
         check_state(initial_state, q, v, penalty=True)
     if check:
         check_finite(q=q, k=k, v=v, u=u, beta=beta, **_state_tensors(initial_state))
         check_gate(beta if u is None else None)
     rule = {"gain": gain, "refresh_every": refresh_every, "refresh_eps": refresh_eps}
+    if u is not None and u.ndim == 5 and u.shape[3] == 1:
+        u = u.squeeze(3)
     sequences = (q, k, v, u, beta)
     name, _ = choose_backend(q, v, backend)
-    start = None if initial_state is None else _symmetric(initial_state)
+    start = _start(q, v, lambda0, initial_state)
+    state: VLAState | None
     if q.numel() == 0 or v.numel() == 0:
         o, state = v.clone(), start or empty_state(q, v, lambda0)
     elif name == "triton":
-        options: dict[str, Any] = {"lambda0": lambda0, "precision": precision, **rule}
+        options: dict[str, Any] = {"precision": precision, **rule}
         options |= {"initial_state": start, "output_final_state": output_final_state}
-        o, state = kernels().vla_attention_triton(*sequences, **options)
+        # A state has its λ0 inside, and the kernels take a plain number.
+        options |= {} if start else {"lambda0": lambda0}
+        o, state = _run_in_triton(sequences, options)
     else:
         start = start or empty_state(q, v, lambda0)
         o, state = _run_in_torch(name, sequences, start, rule, chunk_size)
@@ -98,6 +109,21 @@ def default_direction(
     if beta is None:
         return k
     return (beta + TINY).sqrt()[..., None] * k
+
+
+def _run_in_triton(
+    sequences: tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None], options: dict[str, Any]
+) -> tuple[Tensor, VLAState | None]:
+    """The kernels, which know one direction per token."""
+    q, k, v, u, beta = sequences
+    if u is None or u.ndim == 4:
+        return kernels().vla_attention_triton(*sequences, **options)
+    rank = u.shape[3]
+    options = {**options, "initial_state": in_steps(options["initial_state"], rank)}
+    options["refresh_every"] *= rank
+    expanded = one_by_one(q, k, v, u, beta)
+    o, state = kernels().vla_attention_triton(*expanded, **options)
+    return last_of_each(o, rank), in_tokens(state, rank)
 
 
 def _run_in_torch(
@@ -125,8 +151,16 @@ def _run_in_torch(
     return o.to(sequences[2].dtype), state
 
 
-def _symmetric(state: VLAState) -> VLAState:
-    """The state with ``A`` symmetric to the last bit, which every backend may then rely on."""
+def _start(
+    q: Tensor, v: Tensor, lambda0: float | Tensor, initial_state: VLAState | None
+) -> VLAState | None:
+    """The state to begin from; ``None`` leaves ``I/λ0`` to the backend.
+
+    A given ``A`` becomes symmetric to the last bit, which every backend may then rely on.
+    """
+    if initial_state is None:
+        return empty_state(q, v, lambda0) if isinstance(lambda0, Tensor) else None
+    state = initial_state
     assert state.A is not None
     return state._replace(A=(state.A + state.A.mT) / 2)
 

@@ -23,7 +23,7 @@ def associative_scan(
     q: Float[Tensor, "b t h d"],
     k: Float[Tensor, "b t h d"],
     v: Float[Tensor, "b t h dv"],
-    u: Float[Tensor, "b t h d"],
+    u: Float[Tensor, "b t h *r d"],
     beta: Float[Tensor, "b t h"] | None,
     state: VLAState,
     *,

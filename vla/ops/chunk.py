@@ -14,7 +14,7 @@ def chunk_vla(
     q: Float[Tensor, "b t h d"],
     k: Float[Tensor, "b t h d"],
     v: Float[Tensor, "b t h dv"],
-    u: Float[Tensor, "b t h d"],
+    u: Float[Tensor, "b t h *r d"],
     beta: Float[Tensor, "b t h"] | None,
     state: VLAState,
     *,
@@ -23,12 +23,15 @@ def chunk_vla(
     refresh_eps: float = 1e-3,
     chunk_size: int = 64,
 ) -> tuple[Float[Tensor, "b t h dv"], VLAState]:
-    """VLA for ``t ≥ 1`` tokens, the same numbers as :func:`vla.ops.scan.scan`."""
+    """VLA for ``t ≥ 1`` tokens, the same numbers as :func:`vla.ops.scan.scan`.
+
+    Of the A part a chunk holds at most ``chunk_size`` directions, however many a token has.
+    """
     assert state.A is not None
-    tokens = k.shape[1]
-    blocks = cut(tokens, chunk_size, state.step, refresh_every)
-    keys = heads_first(k)
-    alpha, A = PenalisedKeys.apply(keys, heads_first(u), state.A.flatten(0, 1), blocks, refresh_eps)
+    tokens, rank = k.shape[1], u.shape[3] if u.ndim == 5 else 1
+    blocks = cut(tokens, max(1, chunk_size // rank), state.step, refresh_every)
+    keys, directions = heads_first(k), heads_first(u).view(-1, tokens * rank, u.shape[-1])
+    alpha, A = PenalisedKeys.apply(keys, directions, state.A.flatten(0, 1), blocks, refresh_eps)
     rows = _weighted(write_direction(alpha, keys, gain), beta)
     o, S = _write(q, keys, v, rows, state.S, chunk_size, residual=True)
     return o, VLAState(S, A.view_as(state.A), state.step + tokens)

@@ -17,11 +17,10 @@ class Block:
     length: int
     refreshed: tuple[bool, ...]
 
-    def rows(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n c l d"]:
-        """The block's part of ``x``, chunk by chunk: a view."""
-        count = len(self.refreshed)
-        part = x[:, self.start : self.start + count * self.length]
-        return part.unflatten(1, (count, self.length))
+    def rows(self, x: Float[Tensor, "n t d"], each: int = 1) -> Float[Tensor, "n c l d"]:
+        """The block's part of ``x``, chunk by chunk: a view. ``x`` has ``each`` rows per token."""
+        count, start, length = len(self.refreshed), self.start * each, self.length * each
+        return x[:, start : start + count * length].unflatten(1, (count, length))
 
 
 def cut(tokens: int, length: int, step: int = 0, refresh_every: int = 0) -> list[Block]:
@@ -37,7 +36,7 @@ def cut(tokens: int, length: int, step: int = 0, refresh_every: int = 0) -> list
     return blocks
 
 
-def heads_first(x: Float[Tensor, "b t h d"]) -> Float[Tensor, "n t d"]:
+def heads_first(x: Float[Tensor, "b t h *r d"]) -> Float[Tensor, "n t *r d"]:
     """Batch and heads as one leading axis, tokens of a head side by side in memory."""
     return x.transpose(1, 2).flatten(0, 1).contiguous()
 

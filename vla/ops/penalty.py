@@ -1,7 +1,8 @@
 """The A part of the chunk form: ``α_t = A_t k_t`` for all tokens, forward and backward.
 
 Letters as in README.md. ``Ũ = L⁻¹ U`` and ``W = Ũ A`` hold every Sherman-Morrison vector of a chunk
-at once. All of it is done in float64, whatever the dtype of the sequences: ``A`` loses its small
+at once. A token may have r directions, its rows of ``U``: the masks then let it see all of its own.
+All of it is done in float64, whatever the dtype of the sequences: ``A`` loses its small
 eigenvalues first, and repeated keys would leave a float32 ``α`` without a correct digit.
 """
 
@@ -16,24 +17,27 @@ from vla.typing import Float, Tensor
 
 
 class PenalisedKeys(Function):
-    """``(k, u, A_0) → (α, A_T)``. Saved: ``k``, ``u``, ``Ũ``, and ``A`` at each chunk's start."""
+    """``(k, u, A_0) → (α, A_T)``. Saved: ``k``, ``u``, ``Ũ``, and ``A`` at each chunk's start.
+
+    ``u`` has r rows per token, side by side; ``blocks`` count tokens.
+    """
 
     @staticmethod
     def forward(
         ctx: Any,
         k: Float[Tensor, "n t d"],
-        u: Float[Tensor, "n t d"],
+        u: Float[Tensor, "n tr d"],
         A: Float[Tensor, "n d d"],
         blocks: list[Block],
         eps: float,
     ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "n d d"]]:
         ctx.set_materialize_grads(False)
-        ctx.blocks, ctx.eps = blocks, eps
+        ctx.blocks, ctx.eps, ctx.rank = blocks, eps, u.shape[1] // k.shape[1]
         alpha, saved, last = torch.empty_like(k), [], A.double()
         for block in blocks:
-            K, U = block.rows(k).double(), block.rows(u).double()
+            K, U = block.rows(k).double(), block.rows(u, ctx.rank).double()
             starts, tilde, W, last = _advance(U, last, block, eps)
-            found = _pull(K, W, tilde) @ starts
+            found = _pull(K, W, tilde, ctx.rank) @ starts
             block.rows(alpha).copy_(_add_at_refresh(found, K, block, eps))
             saved += [starts, tilde]
         ctx.save_for_backward(k, u, *saved)
@@ -53,12 +57,13 @@ class PenalisedKeys(Function):
             starts, tilde = saved[2 * i : 2 * i + 2]
             both = torch.cat([block.rows(k), block.rows(d_alpha)], dim=2).double()
             W = tilde @ starts
-            pulled = _pull(both, W, tilde)
+            pulled = _pull(both, W, tilde, ctx.rank)
             reached = pulled @ starts
             on = i > 0 or ctx.needs_input_grad[2]
             behind, adjoint = _carry_back(tilde, W, pulled, adjoint, on)
-            U = block.rows(u).double()
-            block.rows(du).copy_(_direction_gradient(U, reached, W, starts, behind))
+            U = block.rows(u, ctx.rank).double()
+            found = _direction_gradient(U, reached, W, starts, behind, ctx.rank)
+            block.rows(du, ctx.rank).copy_(found)
             (_, D), (_, b) = both.chunk(2, dim=2), reached.chunk(2, dim=2)
             block.rows(dk).copy_(_add_at_refresh(b, D, block, ctx.eps))
         first = None
@@ -85,21 +90,29 @@ def _advance(
     return starts, tilde, W, A
 
 
-def _pull(rows: Tensor, W: Tensor, tilde: Tensor) -> Tensor:
+def _pull(rows: Tensor, W: Tensor, tilde: Tensor, rank: int) -> Tensor:
     """``x_t − tril(x Wᵀ)Ũ``, which is ``M A_t x_t`` with ``M`` the penalty at the chunk's start."""
-    weights = _causal(rows, W).flatten(0, 1)
+    weights = _causal(rows, W, rank).flatten(0, 1)
     pulled = torch.baddbmm(rows.flatten(0, 1), weights, tilde.flatten(0, 1), alpha=-1)
     return pulled.view_as(rows)
 
 
-def _causal(rows: Float[Tensor, "n c r d"], others: Float[Tensor, "n c l d"]) -> Tensor:
-    """``tril(X Yᵀ)``; ``X`` may hold several blocks of the chunk's length, each masked alone."""
+def _causal(rows: Float[Tensor, "n c x d"], others: Float[Tensor, "n c y d"], rank: int) -> Tensor:
+    """``tril(X Yᵀ)``, in which ``Y`` has ``rank`` rows per token.
+
+    ``X`` may hold several blocks of the chunk's length, each masked alone.
+    """
     products = rows @ others.mT
-    return products.unflatten(2, (-1, others.shape[2])).tril_().flatten(2, 3)
+    length = others.shape[2] // rank
+    by_token = products.unflatten(2, (-1, length))
+    if rank > 1:
+        by_token = by_token.unflatten(4, (length, rank)).movedim(5, 3)
+    by_token.tril_()
+    return products
 
 
 def _direction_gradient(
-    U: Tensor, reached: Tensor, W: Tensor, starts: Tensor, behind: Tensor | None
+    U: Tensor, reached: Tensor, W: Tensor, starts: Tensor, behind: Tensor | None, rank: int
 ) -> Tensor:
     """``dU = −(triu(U αᵀ) b + triu(U bᵀ) α + U R)``, ``α`` and ``b_t = A_t dα_t`` in ``reached``.
 
@@ -107,7 +120,7 @@ def _direction_gradient(
     before a refresh.
     """
     alpha, b = reached.chunk(2, dim=2)
-    by_alpha, by_b = _causal(reached, U).chunk(2, dim=2)
+    by_alpha, by_b = _causal(reached, U, rank).chunk(2, dim=2)
     dU = by_alpha.mT @ b
     dU += by_b.mT @ alpha
     if behind is not None:

@@ -14,7 +14,7 @@ def scan(
     q: Float[Tensor, "b t h d"],
     k: Float[Tensor, "b t h d"],
     v: Float[Tensor, "b t h dv"],
-    u: Float[Tensor, "b t h d"],
+    u: Float[Tensor, "b t h *r d"],
     beta: Float[Tensor, "b t h"] | None,
     state: VLAState,
     *,
@@ -37,7 +37,7 @@ def vla_step(
     q: Float[Tensor, "b h d"],
     k: Float[Tensor, "b h d"],
     v: Float[Tensor, "b h dv"],
-    u: Float[Tensor, "b h d"],
+    u: Float[Tensor, "b h *r d"],
     beta: Float[Tensor, "b h"] | None,
     state: VLAState,
     *,
@@ -57,13 +57,18 @@ def vla_step(
 
 def penalty_step(
     A: Float[Tensor, "*b d d"],
-    u: Float[Tensor, "*b d"],
+    u: Float[Tensor, "*b d"] | Float[Tensor, "*b r d"],
     step: int,
     refresh_every: int,
     refresh_eps: float,
 ) -> Tensor:
-    """``A`` after token number ``step`` (from 1), refreshed if one is due."""
-    A = sherman_morrison(A, u)
+    """``A`` after token number ``step`` (from 1), refreshed if one is due.
+
+    A ``u`` with as many axes as ``A`` holds r directions. One after the other they give what the
+    Woodbury identity gives at once (:func:`vla.rules.inverse.woodbury`), without a factorisation.
+    """
+    for direction in u.unbind(-2) if u.ndim == A.ndim else (u,):
+        A = sherman_morrison(A, direction)
     if refresh_every and step % refresh_every == 0:
         A = A + refresh_eps * torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
     return A

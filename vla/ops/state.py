@@ -26,7 +26,9 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def empty_state(
-    q: Float[Tensor, "b t h d"], v: Float[Tensor, "b t h dv"], lambda0: float | None
+    q: Float[Tensor, "b t h d"],
+    v: Float[Tensor, "b t h dv"],
+    lambda0: float | Float[Tensor, "h"] | None,
 ) -> VLAState:
     """``S = 0`` and ``A = I/λ0`` (``None`` without λ0), on the device of ``q``."""
     (b, _, h, d), dv = q.shape, v.shape[-1]
@@ -34,5 +36,7 @@ def empty_state(
     S = torch.zeros(b, h, dv, d, dtype=dtype, device=q.device)
     if lambda0 is None:
         return VLAState(S, None, 0)
+    if isinstance(lambda0, Tensor):
+        lambda0 = lambda0.to(dtype)[:, None, None]
     A = torch.eye(d, dtype=dtype, device=q.device) / lambda0
-    return VLAState(S, A.repeat(b, h, 1, 1), 0)
+    return VLAState(S, A.expand(b, h, d, d).contiguous(), 0)

@@ -34,7 +34,8 @@ class Token(NamedTuple):
     beta: Tensor | None = None
     """Gate: ``[*b]``, or ``[*b, dv]`` for a rule that gates every value row."""
     u: Float[Tensor, "*b d"] | None = None
-    """The direction whose penalty this token raises, where it isn't made from the key."""
+    """The direction whose penalty this token raises, where it isn't made from the key; ``[*b, r,
+    d]`` raises r of them at once, for a rule that can."""
 
 
 class Write(NamedTuple):
@@ -53,7 +54,7 @@ class Write(NamedTuple):
     """What the old state was multiplied by, ``[*b]`` or ``[*b, dv]``; ``None`` is 1."""
     u: Float[Tensor, "*b d"] | None = None
     delta: Float[Tensor, "*b"] | None = None
-    """``δ = 1 + u·A_{t-1}u``."""
+    """``δ = 1 + u·A_{t-1}u``; of several directions ``det(I + UᵀA_{t-1}U)``."""
 
 
 class State(NamedTuple):

@@ -10,7 +10,7 @@ import torch
 from vla.errors import ArgumentError, require_choice, require_integer, require_positive
 from vla.rules.base import Rule, State, Token, Write, dot, matvec, outer, read_normaliser
 from vla.rules.features import feature_map, to_unit
-from vla.rules.inverse import first_inverse, refresh, sherman_morrison
+from vla.rules.inverse import MAX_RANK, first_inverse, refresh, sherman_morrison, woodbury
 from vla.rules.registry import register
 from vla.typing import Float, Tensor
 
@@ -27,12 +27,17 @@ class VLA(Rule):
         α = A k,  α̂ = α/‖α‖  |  α  |  α/(k·α)            gain: unit | rls | oblique
         S ← S + β (v − S k) α̂ᵀ
 
+    A token's own ``u`` may hold up to 4 directions, ``[*b, r, d]``; they are raised together::
+
+        A ← A − A U (I + UᵀA U)⁻¹ UᵀA                     Woodbury
+
     ``unit`` is the published gain, ``rls`` the exact least-squares one, ``oblique`` stores the
     current pair exactly. :meth:`as_published`, :meth:`as_run` and :meth:`exact` are the three
     presets: the text, the authors' code, and weighted recursive least squares.
 
     Raises ``ValueError`` for an unknown gain or direction, ``lambda0 <= 0``, a negative period, and
-    at a step whose token lacks the ``u`` that ``direction="token"`` needs.
+    at a step whose token lacks the ``u`` that ``direction="token"`` needs, or whose ``u`` has
+    another width or more than 4 directions.
     """
 
     name = "vla"
@@ -45,7 +50,8 @@ class VLA(Rule):
     lambda0: float = 0.1
     gain: str = "unit"
     direction: str = "key"
-    """What ``u`` is: the ``key`` as used, ``weighted`` √β·key, or the ``token``'s own ``u``."""
+    """What ``u`` is: the ``key`` as used, ``weighted`` √β·key, or the ``token``'s own ``u``, one
+    direction or several."""
     direction_scale: float = 1.0
     """``u`` is multiplied by this; the authors' code has 1/√d (0 means exactly that)."""
     unit_direction: bool = False
@@ -126,7 +132,7 @@ class VLA(Rule):
 
     def _direction(self, token: Token, k: Tensor) -> Tensor:
         if self.direction == "token":
-            u = _given_direction(token)
+            u = _given_direction(token, k)
         elif self.direction == "weighted" and self.gated and token.beta is not None:
             u = token.beta.sqrt()[..., None] * k
         else:
@@ -136,9 +142,11 @@ class VLA(Rule):
 
     def _next_inverse(self, state: State, u: Tensor) -> tuple[Tensor, Tensor]:
         assert state.A is not None
+        assert state.z is not None
         if not self.adaptive:
-            return state.A, torch.ones_like(u[..., 0])
-        A, delta = sherman_morrison(state.A, u)
+            return state.A, torch.ones_like(state.z[..., 0])
+        raise_penalty = woodbury if u.ndim > state.z.ndim else sherman_morrison
+        A, delta = raise_penalty(state.A, u)
         return refresh(A, state.step + 1, self.refresh_every, self.refresh_eps), delta
 
     def _gain(self, A: Tensor, k: Tensor, token: Token) -> Tensor:
@@ -151,10 +159,15 @@ class VLA(Rule):
         return alpha if token.beta is None or not self.gated else token.beta[..., None] * alpha
 
 
-def _given_direction(token: Token) -> Tensor:
+def _given_direction(token: Token, k: Tensor) -> Tensor:
     if token.u is None:
         remedy = "Give tokens a u, or set direction='key'."
         raise ArgumentError(
             "u", None, "a direction for every token under direction='token'", remedy
         )
+    *directions, width = token.u.shape[k.ndim - 1 :] or (0,)
+    few = len(directions) == 0 or (len(directions) == 1 and 1 <= directions[0] <= MAX_RANK)
+    if width != k.shape[-1] or not few:
+        wanted = f"the shape of k, {tuple(k.shape)}, or 1 to {MAX_RANK} directions before its width"
+        raise ArgumentError("u.shape", tuple(token.u.shape), wanted)
     return token.u
