@@ -37,6 +37,14 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 STATE = "application/vnd.jupyter.widget-state+json"
 PAGE = "application/x-page-to-photograph"
 COLOURS = 256
+MOUNT = """<!doctype html><meta charset="utf-8"><style>%%CSS%%</style>
+<body class="light" style="margin:0"><div id="widget"></div><script type="module">
+const values = %%VALUES%%;
+const { default: widget } = await import("data:text/javascript;base64,%%MODULE%%");
+const set = (name, value) => { values[name] = value; };
+const model = { get: (name) => values[name], set, on() {}, off() {}, save_changes() {} };
+widget.render({ model, el: document.getElementById("widget") });
+</script>"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -114,26 +122,48 @@ def still(data: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
         if FIGURE in output.get("data", {}):
             return {FIGURE: output["data"][FIGURE], "text/plain": ""}
     words = {"text/plain": "A control or a moving picture: run this cell to see it."}
-    return words | page_of(state.get(model, {}))
+    pages = [page_of(each) for each in models_within(model, state)]
+    return words | next(filter(None, pages), {})
 
 
 def page_of(model: dict[str, Any]) -> dict[str, str]:
-    """The stepper's own self-contained page, to be photographed by :func:`add_pictures`."""
+    """A page with the widget in it, to be photographed by :func:`add_pictures`.
+
+    The stepper brings its own page. Any other anywidget is mounted on its values as they stand.
+    """
     values, buffers = model.get("state", {}), model.get("buffers", ())
     data = [b["data"] for b in buffers if b["path"] == ["data"]]
-    if not (data and "page" in values):
-        return {}
-    view = {name: values[name] for name in ("step", "lanes", "log", "stretch")} | {"theme": "light"}
-    return {PAGE: fill(values["page"], base64.b64decode(data[0]), view, "")}
+    if data and "page" in values:
+        names = ("step", "lanes", "log", "stretch")
+        view = {name: values[name] for name in names} | {"theme": "light"}
+        return {PAGE: fill(values["page"], base64.b64decode(data[0]), view, "")}
+    return {PAGE: mounted(values)} if "_esm" in values and not buffers else {}
+
+
+def mounted(values: dict[str, Any]) -> str:
+    """A page that runs an anywidget's module on a model that remembers and tells nobody."""
+    module = base64.b64encode(values["_esm"].encode()).decode()
+    plain = {name: value for name, value in values.items() if not name.startswith("_")}
+    fields = {"CSS": values.get("_css", ""), "MODULE": module}
+    fields["VALUES"] = json.dumps(plain).replace("</", "<\\/")
+    page = MOUNT
+    for name, text in fields.items():
+        page = page.replace(f"%%{name}%%", text)
+    return page
+
+
+def models_within(model: str, state: dict[str, Any]) -> list[dict[str, Any]]:
+    """The states of a widget and of its children, in order."""
+    found = [state.get(model, {})]
+    for child in found[0].get("state", {}).get("children", ()):
+        found += models_within(child.removeprefix("IPY_MODEL_"), state)
+    return found
 
 
 def outputs_within(model: str, state: dict[str, Any]) -> list[dict[str, Any]]:
     """The outputs of a widget and of its children, in order."""
-    values = state.get(model, {}).get("state", {})
-    found = list(values.get("outputs", ()))
-    for child in values.get("children", ()):
-        found += outputs_within(child.removeprefix("IPY_MODEL_"), state)
-    return found
+    states = (each.get("state", {}) for each in models_within(model, state))
+    return [output for values in states for output in values.get("outputs", ())]
 
 
 def describe(figure: dict[str, Any]) -> str:
@@ -207,7 +237,7 @@ def _draw(canvas: Any, figure: dict[str, Any], width: int) -> bytes:
 def _photograph(browser: Any, html: str) -> bytes:
     page = browser.new_page(viewport={"width": 1000, "height": 760})
     page.set_content(html)
-    page.locator("canvas").first.wait_for()
+    page.locator("canvas, svg").first.wait_for()
     page.wait_for_timeout(300)
     return page.screenshot()
 

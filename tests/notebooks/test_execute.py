@@ -60,6 +60,23 @@ def test_the_steppers_page_is_photographed_and_dropped(execute) -> None:
     assert list(book.cells[0].outputs[0].data) == ["text/plain"]
 
 
+def test_another_widget_is_mounted_with_its_values(execute, browser) -> None:
+    module = "export default { render({ model, el }) { el.innerHTML = model.get('svg'); } };"
+    states = {
+        "box": {"state": {"children": ["IPY_MODEL_slider", "IPY_MODEL_plane"]}},
+        "slider": {"state": {"value": 1}},
+        "plane": {"state": {"_esm": module, "_css": "svg { width: 40px }",
+                            "svg": "<svg></svg><p>&lt;/script&gt;</p>"}},
+    }  # fmt: skip
+    book = execute.clean(book_with(states, {WIDGET: {"model_id": "box"}}))
+    page = browser.new_page()
+    page.set_content(book.cells[0].outputs[0].data[execute.PAGE])
+    page.locator("svg").wait_for()
+    assert page.locator("svg").bounding_box()["width"] == 40
+    assert page.locator("p").inner_text() == "</script>"
+    page.close()
+
+
 def test_text_that_came_in_pieces_is_joined(execute) -> None:
     book = book_with({})
     pieces = [("stdout", "a "), ("stdout", "b\n"), ("stderr", "c"), ("stdout", "d")]
