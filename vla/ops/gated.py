@@ -15,6 +15,8 @@ gate per row each row has its own ``N``, C²·d_v numbers a chunk, which is why 
 Ratios of ``Γ`` are differences of logarithms, so nothing overflows however small a gate is.
 """
 
+import importlib.util
+import os
 from typing import Any
 
 import torch
@@ -42,16 +44,38 @@ def gated_delta_rule(
 
     :param log_gate: ``log g ≤ 0``: ``[b, t, h]`` for a gate per token, ``[b, t, h, dv]`` for one
         per value row. It must be finite; ``logsigmoid`` is.
-    :param backend: ``chunk``, ``scan`` (the token loop), or ``auto``: chunk, but for a gate per row
-        on a CPU, where moving its C·d_v numbers a token costs more than the loop's steps.
+    :param backend: ``chunk``, ``scan`` (the token loop), ``triton`` (the loop as one kernel), or
+        ``auto``: the kernel on a GPU that can run it, else chunk, but for a gate per row on a CPU,
+        where moving its C·d_v numbers a token costs more than the loop's steps.
     :param chunk_size: a power of two; the result does not depend on it.
-    :raises ArgumentError: for a gate of another shape, or a chunk size that is no power of two.
+    :raises ArgumentError: for a gate of another shape, a chunk size that is no power of two, or
+        ``triton`` where it can't run.
     """
     _check(q, k, v, log_gate, chunk_size)
-    require_choice("backend", backend, ("auto", "chunk", "scan"))
+    require_choice("backend", backend, ("auto", "chunk", "scan", "triton"))
+    reason = triton_refuses(q, v) if backend == "triton" or q.is_cuda else "not on a GPU"
+    if backend == "triton" and reason is not None:
+        raise ArgumentError("backend", backend, "a call that the kernel supports", f"{reason}.")
+    if reason is None and backend in ("auto", "triton") and q.shape[1]:
+        from vla.ops.kernels.gated import gated_delta_triton
+
+        return gated_delta_triton(q, k, v, log_gate)
     if backend == "scan" or (backend == "auto" and log_gate.ndim == 4 and not q.is_cuda):
         return gated_delta_scan(q, k, v, log_gate)
     return _gated_delta_chunk(q, k, v, log_gate, chunk_size) if q.shape[1] else torch.zeros_like(v)
+
+
+def triton_refuses(q: Tensor, v: Tensor) -> str | None:
+    """Why the kernel can't run these, or ``None`` if it can."""
+    if not q.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
+        return "Triton needs a GPU (on a CPU, set TRITON_INTERPRET=1 before the first import)"
+    if importlib.util.find_spec("triton") is None:
+        return "triton is not installed"
+    if q.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return f"{q.dtype} is not supported, only float32, bfloat16 and float16"
+    if max(q.shape[-1], v.shape[-1]) > 128:
+        return f"heads of {q.shape[-1]} by {v.shape[-1]} are wider than 128"
+    return None
 
 
 def _gated_delta_chunk(
