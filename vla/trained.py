@@ -127,6 +127,23 @@ def parse_row(trained: Trained, text: str) -> tuple[int, ...]:
     return _checked(trained, [int(word) for word in words])
 
 
+def edited_row(trained: Trained, tokens: tuple[int, ...], place: int, text: str) -> tuple[int, ...]:
+    """The row with another token at one place; without a text, the next token of its kind.
+
+    Raises ``ValueError`` for text that isn't one token of the vocabulary.
+    """
+    require_integer("fork at", place + 1, low=1, high=len(tokens))
+    if text.strip():
+        new = parse_row(trained, text)
+        if len(new) != 1:
+            raise ArgumentError("edit", text, "one token number")
+        return (*tokens[:place], *new, *tokens[place + 1 :])
+    other = tokens[place] + 1
+    if other in (trained.task.separator, trained.model.config.vocab):
+        other = tokens[place] - 1
+    return (*tokens[:place], other, *tokens[place + 1 :])
+
+
 def asked(task: Task, tokens: tuple[int, ...]) -> list[int]:
     """For each token the place of the value that it asks for; −1 for a token that asks nothing.
 
@@ -170,6 +187,11 @@ def head_stream(name: str, layer: int, head: int, tokens: tuple[int, ...]) -> St
 @lru_cache(maxsize=8)
 def _load(path: Path, changed: int) -> Trained:
     del changed
+    return read(path)
+
+
+def read(path: Path) -> Trained:
+    """A checkpoint from any file. Raises ``ValueError`` as :func:`load` does."""
     from vla.nn import checkpoint
     from vla.train.config import RunConfig
 
