@@ -21,8 +21,16 @@ live = pytest.mark.skipif(not (GPU or INTERPRETED), reason="runs interpreted in 
 BOUNDS = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
 
 
-def check(tokens: int, width: int = 16, value_width: int = 16, *, rows: bool = True,
-          dtype: torch.dtype = torch.float32, spread: float = 3.0, heads: int = 2) -> None:  # fmt: skip
+def check(
+    tokens: int,
+    width: int = 16,
+    value_width: int = 16,
+    *,
+    rows: bool = True,
+    dtype: torch.dtype = torch.float32,
+    spread: float = 3.0,
+    heads: int = 2,
+) -> None:
     """Output and all gradients, inputs rounded to ``dtype`` for both sides."""
     generator = torch.Generator().manual_seed(tokens + width)
 

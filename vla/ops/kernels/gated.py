@@ -1,10 +1,10 @@
 # mypy: ignore-errors
-"""Delta rules whose old state decays, token by token in registers: ``S ← diag(g) S + (v − S k) kᵀ``.
+"""Delta rules whose old state decays, token by token: ``S ← diag(g) S + (v − S k) kᵀ``.
 
-A gate per value row has no small chunk form (:mod:`vla.ops.gated` needs C²·d_v numbers a chunk), but
-its loop is short work for one program a head: the state stays in registers from the first token to
-the last. Backward, the state before every sixteenth token is stored and the fifteen between are
-computed again, into a scratch of one chunk. Everything is float32 arithmetic; nothing is atomic.
+A gate per value row has no small chunk form (:mod:`vla.ops.gated` needs C²·d_v numbers a chunk),
+but its loop is short work for one program a head: the state stays in registers from the first token
+to the last. For the backward pass the state before every sixteenth token is stored; the fifteen
+between are computed again, into a scratch of one chunk. All arithmetic is float32, none is atomic.
 """
 
 from typing import Any
@@ -72,7 +72,7 @@ def backward_kernel(
     T, H, D, DV,
     C: tl.constexpr, BLOCK: tl.constexpr, V_BLOCK: tl.constexpr, PER_ROW: tl.constexpr,
 ):  # fmt: skip
-    """From the last chunk to the first: its states again into ``Scratch``, then token by token back.
+    """From the last chunk to the first: its states into ``Scratch``, then token by token back.
 
     With ``R`` the gradient of ``S_t``: ``de = R k``, ``dk = Rᵀ e − S_{t−1}ᵀ de``,
     ``d log g = g Σ R ∘ S_{t−1}``, and ``R ← g ∘ R − de kᵀ``.
