@@ -68,6 +68,10 @@ ABLATIONS: list[ModelConfig] = [
     model("vla_exact", gain="oblique"),
     model("vla_exact", gated=False),
     model("vla_exact", short_conv=4),
+    model("vla_authors", rank=2),
+    model("vla_authors", rank=4, refresh_every=7, refresh_eps=0.1),
+    model("vla_paper", rank=3, gain="oblique", unit_direction=False),
+    model("vla_exact", direction="projection", rank=2, unit_direction=True, short_conv=4),
     model("rls", gated=True),
     model("delta", gated=False, features="elu+1"),
     model("linear", normalise_read=False),
@@ -198,6 +202,50 @@ def test_each_keyword_means_what_the_rule_means(settings: dict, rule: dict) -> N
     )
     heads = mixer.attend(mixer.sequences(x))
     assert (heads - stepped).norm() <= 1e-10 * stepped.norm()
+
+
+@pytest.mark.parametrize("name", ["vla_authors", "vla_exact"])
+def test_learned_lambda0_is_each_heads_own_and_is_trained(name: str) -> None:
+    """Against one fixed-λ0 layer per head; and a step along the gradient lowers the loss."""
+    mixer, x = layer(model(name, learned_lambda0=True)), tokens_in()
+    theta = torch.tensor([-2.0, 0.0, 1.5], dtype=torch.float64)
+    mixer.log_lambda0.data.copy_(theta)
+    weights = {n: w for n, w in mixer.state_dict().items() if n != "log_lambda0"}
+    heads = mixer.attend(mixer.sequences(x))
+    for head, value in enumerate((0.1 * theta.exp()).tolist()):
+        fixed = layer(model(name, lambda0=value))
+        fixed.load_state_dict(weights)
+        wanted = fixed.attend(fixed.sequences(x))[:, :, head]
+        assert torch.allclose(heads[:, :, head], wanted, rtol=1e-9, atol=1e-12)
+        assert mixer.rule(head).lambda0 == pytest.approx(value)
+    weight = torch.linspace(-1, 1, x.numel(), dtype=torch.float64).view_as(x)
+    (slope,) = torch.autograd.grad((mixer(x) * weight).sum(), mixer.log_lambda0)
+    for head in range(3):
+        ends = []
+        for step in (1e-5, -1e-5):
+            mixer.log_lambda0.data.copy_(theta)
+            mixer.log_lambda0.data[head] += step
+            ends.append(float((mixer(x) * weight).sum().detach()))
+        assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(float(slope[head]), rel=1e-5, abs=1e-9)
+
+
+def test_learned_lambda0_starts_at_the_fixed_one() -> None:
+    fixed, learned = (layer(model("vla_authors", learned_lambda0=c)) for c in (False, True))
+    assert torch.allclose(learned(tokens_in()), fixed(tokens_in()), rtol=1e-12)
+    assert set(learned.state_dict()) - set(fixed.state_dict()) == {"log_lambda0"}
+
+
+def test_a_wider_projection_gives_the_directions() -> None:
+    """Rank 1 of a rank-2 layer whose second directions are zero is the rank-1 layer."""
+    two, one = layer(model("vla_paper", rank=2, unit_direction=False)), None
+    one = layer(model("vla_paper", unit_direction=False))
+    weights = dict(two.state_dict())
+    by_head = weights["direction.weight"].view(3, 2, 8, 24)
+    by_head[:, 1] = 0
+    weights["direction.weight"] = by_head[:, 0].reshape(24, 24)
+    one.load_state_dict(weights)
+    assert two.sequences(tokens_in()).u.shape == (2, T, 3, 2, 8)
+    assert torch.allclose(two(tokens_in()), one(tokens_in()), rtol=1e-10)
 
 
 def test_fixed_penalty_is_the_delta_rule_and_has_no_direction() -> None:

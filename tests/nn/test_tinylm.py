@@ -19,6 +19,9 @@ VARIANTS = [
     *MODELS.values(),
     *(model(name, short_conv=4, output_norm="head") for name in ("softmax", "delta", "vla_exact")),
     model("delta", ffn=0, positions="none", key_width=8, value_width=24),
+    model("vla_authors", rank=3),
+    model("vla_authors", rank=2, learned_lambda0=True),
+    model("vla_exact", learned_lambda0=True),
 ]
 
 
@@ -68,7 +71,8 @@ def closed_form(c: ModelConfig) -> int:
     if c.mixer == "authors_delta":
         mixer += W * H * c.d_v
     if c.direction == "projection" and c.adaptive:
-        mixer += (H * c.d) ** 2
+        mixer += (c.rank or 1) * (H * c.d) ** 2
+    mixer += H if c.learned_lambda0 else 0
     ffn = 2 * W + W * c.ffn + c.ffn + c.ffn * W + W if c.ffn else 0
     places = c.max_length * W if c.positions == "learned" else 0
     return c.vocab * W + places + c.layers * (2 * W + mixer + ffn) + 2 * W
@@ -169,18 +173,21 @@ def test_cut_keeps_the_function() -> None:
     assert parameter_count(cut) == parameter_count(net) - 34 * 32
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_streams_step_to_what_the_layer_does(name: str) -> None:
-    net, tokens = small(model(name, short_conv=4)).double(), some_tokens(1)[0]
+@pytest.mark.parametrize("config", [c for c in VARIANTS if c.rank is None], ids=str)
+def test_streams_step_to_what_the_layer_does(config: ModelConfig) -> None:
+    net, tokens = small(config.with_(short_conv=4)).double(), some_tokens(1)[0]
+    for name, parameter in net.named_parameters():
+        if name.endswith("log_lambda0"):
+            parameter.data = torch.tensor([-1.0, 2.0], dtype=torch.float64)
     layers = net.streams(tokens)
     assert len(layers) == 2
     x = net.embed(tokens[None])
     for block, streams in zip(net.blocks, layers, strict=True):
         mixer, outputs = block.mixer, []
         assert len(streams) == 2
-        for stream in streams:
+        for head, stream in enumerate(streams):
             stream.check()
-            rule = mixer.rule()
+            rule = mixer.rule(head)
             state, reads = rule.init(stream.d, stream.d_v), []
             for t in range(len(stream)):
                 beta = None if stream.beta is None else stream.beta[t]
@@ -227,6 +234,10 @@ def test_configs_are_values() -> None:
     assert config.with_(mixer="delta").own == {"features": "silu", "gated": True}
     assert str(config) == "vla_exact(width=64)"
     assert str(MODELS["rls"]) == "rls"
+    assert ModelConfig(rank=1, learned_lambda0=False) == ModelConfig()
+    assert str(model("vla_authors", rank=4)) == "vla_authors(rank=4)"
+    wider = ModelConfig(rank=2, learned_lambda0=True)
+    assert ModelConfig(**wider.as_dict()) == wider
 
 
 @pytest.mark.parametrize("module", ["config", "models"])
@@ -254,6 +265,15 @@ def test_docstrings(module: str) -> None:
         ({"backend": "cuda"}, "backend"),
         ({"mixer": "softmax", "lambda0": 0.1}, "lambda0"),
         ({"mixer": "delta", "gain": "rls"}, "gain"),
+        ({"rank": 5}, "rank"),
+        ({"rank": 0}, "rank"),
+        ({"rank": 1.5}, "rank"),
+        ({"rank": 2, "direction": "key"}, "rank"),
+        ({"rank": 2, "adaptive": False}, "rank"),
+        ({"mixer": "delta", "rank": 2}, "rank"),
+        ({"learned_lambda0": "yes"}, "learned_lambda0"),
+        ({"learned_lambda0": True, "adaptive": False}, "learned_lambda0"),
+        ({"mixer": "rls", "learned_lambda0": True}, "learned_lambda0"),
     ],
 )
 def test_bad_settings_are_named(settings: dict, argument: str) -> None:
@@ -272,6 +292,8 @@ def test_bad_calls_are_named() -> None:
         build(MODELS["linear"], seed=-1)
     with pytest.raises(ValueError, match="tokens: got"):
         small(MODELS["linear"]).streams(some_tokens())
+    with pytest.raises(ValueError, match="rank: got 2, wanted 1"):
+        small(model("vla_authors", rank=2)).streams(some_tokens(1)[0])
 
 
 def train(net: TinyLM, task: tasks.Task, steps: int, lr: float) -> float:
@@ -318,6 +340,17 @@ def test_authors_copy_is_nearly_solved_before_training(name: str) -> None:
     assert 0.6 < accuracy < 0.95
 
 
+def test_training_moves_each_heads_lambda0() -> None:
+    task = tasks.make("mqar_authors", pairs=2)
+    config = model("vla_authors", max_length=task.length, width=32, heads=2, ffn=0)
+    net = build(config.with_(learned_lambda0=True, rank=2), seed=1)
+    train(net, task, 5, 1e-3)
+    for block in net.blocks:
+        lambda0 = block.mixer.lambda0()
+        assert (lambda0 > 0).all()
+        assert (lambda0 != 0.1).all()
+
+
 @pytest.mark.parametrize("name", ["vla_exact", "delta"])
 def test_learns_recall_far_beyond_guessing(name: str) -> None:
     task = tasks.make("mqar_authors", pairs=4, vocab=24)
@@ -342,11 +375,15 @@ def test_training_repeats_bit_for_bit() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("name", MODELS)
-def test_a_training_step_is_one_cuda_graph(name: str) -> None:
+@pytest.mark.parametrize(
+    "config",
+    [*MODELS.values(), model("vla_authors", rank=4, learned_lambda0=True, refresh_every=0)],
+    ids=str,
+)
+def test_a_training_step_is_one_cuda_graph(config: ModelConfig) -> None:
     """Data, forward and backward captured; a replay gives the gradients of an eager step."""
     task = tasks.make("mqar_authors", pairs=8)
-    net = build(model(name, max_length=task.length), device="cuda")
+    net = build(config.with_(max_length=task.length), device="cuda")
     generator = tasks.seeded(0, "cuda")
 
     def step() -> tuple[Tensor, Tensor]:

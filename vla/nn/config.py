@@ -9,6 +9,7 @@ from typing import Any, Self
 from vla.errors import ArgumentError, require_choice, require_integer, require_positive
 from vla.ops.check import BACKENDS, PRECISIONS
 from vla.rules.features import FEATURES
+from vla.rules.inverse import MAX_RANK
 
 DIRECTIONS = ("key", "projection", "weighted")
 GAINS = ("unit", "rls", "oblique")
@@ -34,6 +35,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "refresh_eps": 1e-3,
         "normalise_read": False,
         "floor": 1e-4,
+        "rank": None,
+        "learned_lambda0": None,
     },
     "rls": {"features": "silu", "gated": False, "lambda0": 0.1},
 }
@@ -98,6 +101,12 @@ class ModelConfig:
     """Divide the read by z·q, z the running sum of keys."""
     floor: float | None = None
     """Least value of z·q. (The floor of ‖α‖ is never felt: ‖α‖ ≥ 1/(λ0 + T) for unit u.)"""
+    rank: int | None = None
+    """Directions u per token, from a W_u as many times as wide; 1 is written ``None``."""
+    learned_lambda0: bool | None = None
+    """λ0 is trained, one for each head, and starts at ``lambda0``; ``False`` is written ``None``.
+
+    These two came later: ``None`` where they are off, they leave every older config's key alone."""
 
     def __post_init__(self) -> None:
         require_choice("mixer", self.mixer, DEFAULTS)
@@ -144,6 +153,22 @@ class ModelConfig:
                 object.__setattr__(self, name, float(getattr(self, name)))
         if self.refresh_every is not None:
             require_integer("refresh_every", self.refresh_every, low=0)
+        self._check_penalty()
+
+    def _check_penalty(self) -> None:
+        """Rank and learned λ0, which need an A that is carried, and the former a W_u."""
+        if self.rank is not None:
+            require_integer("rank", self.rank, low=1, high=MAX_RANK)
+        if self.learned_lambda0 is not None:
+            require_choice("learned_lambda0", self.learned_lambda0, (True, False))
+        for name, off in (("rank", 1), ("learned_lambda0", False)):
+            if getattr(self, name) == off:
+                object.__setattr__(self, name, None)
+            elif getattr(self, name) is not None and not self.adaptive:
+                raise ArgumentError(name, getattr(self, name), "None where A is fixed")
+        if self.rank is not None and self.direction != "projection":
+            wanted = "1: only direction='projection' has more than one direction"
+            raise ArgumentError("rank", self.rank, wanted)
 
     @property
     def d(self) -> int:
@@ -157,8 +182,9 @@ class ModelConfig:
 
     @property
     def own(self) -> dict[str, Any]:
-        """The mixer's own settings by name."""
-        return {name: getattr(self, name) for name in DEFAULTS[self.mixer]}
+        """The mixer's own settings by name, without those that are off as ``None``."""
+        named = ((name, getattr(self, name)) for name in DEFAULTS[self.mixer])
+        return {name: value for name, value in named if value is not None}
 
     def with_(self, **settings: Any) -> Self:
         """The same config with some settings changed; another mixer starts from its defaults.

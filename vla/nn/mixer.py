@@ -23,8 +23,8 @@ class Sequences(NamedTuple):
     k: Float[Tensor, "b t h d"]
     """After feature map and normalisation."""
     v: Float[Tensor, "b t h dv"]
-    u: Float[Tensor, "b t h d"] | None = None
-    """``None`` where the mixer has none, or where it is √β k."""
+    u: Float[Tensor, "b t h *r d"] | None = None
+    """``None`` where the mixer has none, or where it is √β k. Several directions have an axis."""
     gate: Tensor | None = None
     """``[b, t, h]``, or ``[b, t, h, dv]`` for a gate per value row. Log gates where they decay."""
 
@@ -76,8 +76,12 @@ class Mixer(nn.Module, ABC):
     def attend(self, s: Sequences) -> Float[Tensor, "b t h dv"]:
         """The recurrence, by the fast operation."""
 
-    def rule(self) -> Rule:
-        """The :mod:`vla.rules` rule that gives the same numbers on :meth:`streams`' tokens."""
+    def rule(self, head: int = 0) -> Rule:
+        """The :mod:`vla.rules` rule that gives the same numbers on a head's own tokens.
+
+        The head matters only where each has learned a λ0 of its own.
+        """
+        del head
         return make_rule(self.rule_name, **self.rule_settings())
 
     def rule_settings(self) -> dict[str, Any]:
@@ -93,7 +97,7 @@ class Mixer(nn.Module, ABC):
         """What the rule calls ``beta``."""
         return s.gate
 
-    def directions(self, s: Sequences) -> Float[Tensor, "b t h d"]:
+    def directions(self, s: Sequences) -> Float[Tensor, "b t h *r d"]:
         """u of every token; the key where the mixer has none."""
         return s.k if s.u is None else s.u
 

@@ -111,14 +111,17 @@ class TinyLM(nn.Module):
     ) -> list[list[Stream]]:
         """Every layer's and head's own keys, values, queries, u and gates on one row of tokens.
 
-        ``streams[layer][head]`` steps through ``model.blocks[layer].mixer.rule()`` to the outputs
-        the layer has. Keys and queries are as the recurrence takes them. Every token writes, with a
-        query of its own, and counts as a key of its own. Streams are on the CPU, in the model's
-        precision. ``labels`` default to the token numbers. Raises ``ValueError`` unless ``tokens``
-        is one row, and for labels of another number.
+        ``streams[layer][head]`` steps through ``model.blocks[layer].mixer.rule(head)`` to the
+        outputs the layer has. Keys and queries are as the recurrence takes them. Every token
+        writes, with a query of its own, and counts as a key of its own. Streams are on the CPU,
+        in the model's precision. ``labels`` default to the token numbers. Raises ``ValueError``
+        unless ``tokens`` is one row, for labels of another number, and for a model of rank above 1:
+        a stream has one direction per token.
         """
         if tokens.ndim != 1 or not len(tokens):
             raise ArgumentError("tokens", tuple(tokens.shape), "one row of at least one token")
+        if self.config.rank is not None:
+            raise ArgumentError("rank", self.config.rank, "1, the directions a stream's token has")
         names = tuple(labels) if labels is not None else tuple(map(str, tokens.tolist()))
         if len(names) != len(tokens):
             raise ArgumentError("labels", f"{len(names)} of them", f"one per token, {len(tokens)}")

@@ -10,6 +10,7 @@ from vla.nn.config import ModelConfig
 from vla.nn.mixer import Mixer, Sequences, gate_of, register, write_gate
 from vla.nn.parts import normalise_read
 from vla.ops import delta_rule, vla_attention
+from vla.rules import Rule
 from vla.rules.features import to_unit
 from vla.typing import Float, Tensor
 
@@ -19,7 +20,10 @@ class VLA(Mixer):
     """``S += β (v − S k) α̂ᵀ`` along a direction that an inverse penalty picks (paper §3).
 
     Settings: :class:`vla.nn.ModelConfig`; presets: :data:`vla.nn.MODELS`. W_u is one matrix over
-    all heads without a bias, on the raw key before its feature map, as in the authors' code.
+    all heads without a bias, on the raw key before its feature map, as in the authors' code. With
+    ``rank`` r it has r times the rows, and each of a token's r directions is scaled by itself.
+    With ``learned_lambda0`` a head's λ0 is the config's times e^θ, θ trained from 0: it stays
+    positive, and weight decay pulls it to where it started.
     """
 
     rule_name = "vla"
@@ -27,10 +31,17 @@ class VLA(Mixer):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         own = config.own
-        width = config.heads * config.d
+        width, rank = config.heads * config.d, config.rank or 1
         projects = own["direction"] == "projection" and own["adaptive"]
-        self.direction = nn.Linear(width, width, bias=False) if projects else None
+        self.direction = nn.Linear(width, rank * width, bias=False) if projects else None
         self.gate = write_gate(config)
+        theta = nn.Parameter(torch.zeros(config.heads)) if config.learned_lambda0 else None
+        self.log_lambda0 = theta
+
+    def lambda0(self) -> float | Float[Tensor, "h"]:
+        """λ0: one number, or where it is learned one for each head."""
+        start: float = self.config.own["lambda0"]
+        return start if self.log_lambda0 is None else start * self.log_lambda0.exp()
 
     def sequences(self, x: Float[Tensor, "b t w"]) -> Sequences:
         """Feature keys and queries, u, β."""
@@ -49,9 +60,9 @@ class VLA(Mixer):
 
     def _adaptive(self, s: Sequences) -> Tensor:
         own = self.config.own
-        names = ("lambda0", "gain", "refresh_every", "refresh_eps")
+        names = ("gain", "refresh_every", "refresh_eps")
         rule = {**self.how, **{name: own[name] for name in names}}
-        return vla_attention(*s, **rule)[0]
+        return vla_attention(*s, lambda0=self.lambda0(), **rule)[0]
 
     def _fixed(self, s: Sequences) -> Tensor:
         """``α = k/λ0``, so each gain is ``k`` times a number, which goes into the gate."""
@@ -73,14 +84,22 @@ class VLA(Mixer):
         if weighted and scale == 1 and not own["unit_direction"]:
             return None
         if self.direction is not None:
-            u = self.direction(raw.flatten(2)).view_as(raw)
+            several = (self.config.rank,) if self.config.rank else ()
+            u = self.direction(raw.flatten(2)).unflatten(-1, (raw.shape[2], *several, -1))
         else:
             u = _weighted(k, beta) if weighted else k
         return scale * (to_unit(u) if own["unit_direction"] else u)
 
-    def directions(self, s: Sequences) -> Float[Tensor, "b t h d"]:
+    def directions(self, s: Sequences) -> Float[Tensor, "b t h *r d"]:
         """u as used."""
         return _weighted(s.k, s.gate) if s.u is None else s.u
+
+    def rule(self, head: int = 0) -> Rule:
+        """The rule of a head, with the λ0 that it has learned."""
+        rule, lambda0 = super().rule(head), self.lambda0()
+        if not isinstance(lambda0, Tensor):
+            return rule
+        return rule.with_(lambda0=float(lambda0[head].detach()))
 
     def rule_settings(self) -> dict[str, Any]:
         """Streams carry u as used, so the rule takes it from the token."""
