@@ -127,7 +127,7 @@ class Job:
         self.status = RUNNING
         self.done = 0.0
         """Share that is done, 0 to 1."""
-        self.words = ""
+        self.words = "starting …"
         self.said: list[str] = []
         self.curves: dict[str, Curve] = {}
         self.result: Any = None
@@ -473,9 +473,13 @@ class Live(anywidget.AnyWidget):
     def _drawn(self, job: Job) -> list[dict[str, Any]]:
         latest = list(job.curves.items())[-DRAWN_CURVES:]
         return [
-            {"name": name, "colour": self.colours.get(name, ""), "points": _thinned(points)}
+            {"name": name, "colour": self._colour(name), "points": _thinned(points)}
             for name, points in latest
         ]
+
+    def _colour(self, name: str) -> str:
+        """That of the name; a curve called ``name (2)`` has the same."""
+        return self.colours.get(name) or self.colours.get(name.rpartition(" (")[0], "")
 
 
 def _thinned(points: Curve) -> list[list[float | None]]:

@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from vla.figures.runs import shown
+from vla.provenance import device_name
 from vla.scene.live import Report
 from vla.train import LocalEngine, RunConfig, Store, Wanted, run_sweep
 from vla.train.cli import DEFAULT_STORE
-from vla.train.loop import Progress
+from vla.train.loop import Progress, checked_device
+from vla.train.plan import estimate, measured_pace
 from vla.train.presets import preset as preset_named
 from vla.train.progress import ProgressBar, clock
-from vla.train.result import RunResult
+from vla.train.result import FINISHED, RunResult
 from vla.train.sweep import Source, Summary
 
 
@@ -84,6 +86,35 @@ def sweep(
         preset=preset,
         budget=budget,
     )
+
+
+def cost(
+    report: Report, preset: str, budget: str, store: str, device: str = "auto"
+) -> dict[str, str]:
+    """What the runs still missing would take here, from a few steps of each kind of model.
+
+    Raises ``ValueError`` for an unknown preset or budget, ``StoreError`` for a damaged store.
+    """
+    where = checked_device(device)
+    left = _missing(preset, budget, Path(store))
+    pace: dict[str, float] = {}
+    mixers = list(dict.fromkeys(item.config.model.mixer for item in left))
+    for turn, mixer in enumerate(mixers):
+        report.share(turn / len(mixers), f"timing {mixer}")
+        pace |= measured_pace([item for item in left if item.config.model.mixer == mixer], where)
+    words = f"{estimate('Still to do', left, pace)} on {device_name(where)}, one after another."
+    report.say(words)
+    return {"preset": preset, "budget": budget, "cost": words}
+
+
+def _missing(preset: str, budget: str, store: Path) -> list[Wanted]:
+    rows = []
+    if store.exists():
+        with Store(store, create=False) as opened:
+            rows = opened.rows(preset=preset, budget=budget)
+    known = {row.key for row in rows if row.status in FINISHED}
+    wanted = preset_named(preset).wanted(budget, rows)
+    return [item for item in wanted if item.config.key not in known]
 
 
 def runs(

@@ -1,0 +1,202 @@
+# /// script
+# [tool.marimo.display]
+# theme = "system"
+# ///
+"""MQAR sweeps: What does each model recall, on paper and here?"""
+
+import marimo
+
+__generated_with = "0.25.2"
+app = marimo.App(
+    width="full",
+    app_title="MQAR sweeps",
+    css_file="lab.css",
+    html_head_file="stability_head.html",
+)
+
+with app.setup:
+    from html import escape
+
+    import marimo as mo
+
+    from vla.figures.theme import alt
+    from vla.scene.sweeps import SWEEPS, SweepsSession
+
+
+@app.cell
+def _():
+    session = SweepsSession(mo.query_params().to_dict())
+    get_turn, set_turn = mo.state(0)
+    session.changed = lambda _: set_turn(lambda turn: turn + 1)
+    return get_turn, session
+
+
+@app.cell
+def _(session):
+    controls = mo.ui.anywidget(session.controls)
+    left = mo.as_html(controls)
+    return controls, left
+
+
+@app.cell
+def _(session):
+    sheet = mo.ui.anywidget(session.sheet)
+    table = mo.as_html(sheet)
+    return sheet, table
+
+
+@app.cell
+def _(session):
+    live = mo.ui.anywidget(session.live)
+    job = mo.as_html(live)
+    return job, live
+
+
+@app.cell
+def _(session):
+    keep = mo.ui.anywidget(session.keep)
+    files = mo.as_html(keep)
+    return files, keep
+
+
+@app.cell
+def _(session):
+    def opener(name):
+        return mo.ui.button(label=SWEEPS[name].title, on_click=lambda _: session.open(name))
+
+    scenes = mo.ui.dictionary({name: opener(name) for name in SWEEPS})
+    return (scenes,)
+
+
+@app.cell
+def _(get_turn, session):
+    get_turn()
+    _left, _size = session.missing(), session.scene.budget
+    _free = not session.live.running
+    acts = mo.ui.dictionary(
+        {
+            "run": mo.ui.button(
+                label=f"Train the {_left} missing runs here ({_size})" if _left else "All trained",
+                on_click=lambda _: session.run(),
+                disabled=not (_left and _free),
+            ),
+            "price": mo.ui.button(
+                label="What would that take here?",
+                on_click=lambda _: session.price(),
+                disabled=not (_left and _free),
+            ),
+        }
+    )
+    return (acts,)
+
+
+@app.cell
+def _(controls, session):
+    session.react(controls.value)
+    return
+
+
+@app.cell
+def _(session, sheet):
+    session.sorted(sheet.value)
+    return
+
+
+@app.cell
+def _(live, session):
+    session.live.react(live.value)
+    return
+
+
+@app.cell
+def _(keep, session):
+    session.keep.react(keep.value)
+    return
+
+
+@app.cell
+def _(get_turn, session):
+    get_turn()
+    _preset = SWEEPS.get(session.prepared)
+    _question = _preset.question if _preset else "Your own choice of runs: what do they recall?"
+    _seen = _preset.seen if _preset else "Hollow and dashed is what was published."
+    _says = f" <b>Answer.</b> {escape(session.answer())}" if session.answer() else ""
+    mo.Html(
+        f'<header class="words"><a href="../">All apps</a><h1>{escape(_question)}</h1>'
+        f"<p>{escape(_seen)}{_says}</p></header>"
+    )
+    return
+
+
+@app.cell
+def _(get_turn, session):
+    get_turn()
+    picture = mo.ui.plotly(
+        session.figure(),
+        config={"toImageButtonOptions": {"scale": 2, "filename": session.file()}},
+    )
+    return (picture,)
+
+
+@app.cell
+def _(picture, session):
+    session.clicked(picture.value or [])
+    return
+
+
+@app.cell
+def _(acts, files, get_turn, job, picture, session, table):
+    get_turn()
+
+    def figured(figure, shown):
+        words = escape(alt(figure), quote=True)
+        return f'<div role="img" aria-label="{words}">{mo.as_html(shown)}</div>'
+
+    _curves = session.learning()
+    _camera = {"toImageButtonOptions": {"scale": 2, "filename": session.file("curves")}}
+    _second = figured(_curves, mo.ui.plotly(_curves, config=_camera)) if _curves else ""
+    _hint = "" if _curves else "Click a point, or tick a row below, to see how it was learned."
+    _rows = "".join(
+        f'<tr><th scope="row">{escape(each.lane)}</th>'
+        + "".join(
+            f'<td data-testid="number" data-lane="{escape(each.lane)}" data-number="{name}" '
+            f'data-value="{value!r}">{value:.3f}</td>'
+            for name, value in each.values.items()
+        )
+        + "</tr>"
+        for each in session.beside()
+    )
+    _beside = (
+        '<details class="numbers"><summary>Published numbers beside ours</summary><table><thead>'
+        '<tr><td></td><th scope="col">published</th><th scope="col">here</th>'
+        f'<th scope="col">apart</th></tr></thead><tbody>{_rows}</tbody></table></details>'
+        if _rows
+        else ""
+    )
+    right = (
+        f'<div class="picture two">{figured(session.figure(), picture)}{_second}</div>'
+        f'<p class="standing" data-testid="standing">{escape(session.standing())} {_hint}</p>'
+        f'<div class="acts">{mo.as_html(acts["run"])}{mo.as_html(acts["price"])}{files}</div>'
+        f"{job}{_beside}{table}"
+    )
+    return (right,)
+
+
+@app.cell
+def _(left, right):
+    mo.Html(f'<div class="bench"><aside>{left}</aside><main>{right}</main></div>')
+    return
+
+
+@app.cell
+def _(scenes):
+    asked = "".join(
+        f"<li>{escape(SWEEPS[name].question)} {button}</li>" for name, button in scenes.items()
+    )
+    title = '<p role="heading" aria-level="2">Other questions</p>'
+    mo.Html(f'<section class="more">{title}<ul>{asked}</ul></section>')
+    return
+
+
+if __name__ == "__main__":
+    app.run()
