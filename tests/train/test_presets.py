@@ -1,6 +1,7 @@
 """Presets: every run valid before it starts, budgets of the right size, grids that widen."""
 
 import dataclasses
+import hashlib
 import math
 
 import pytest
@@ -10,6 +11,31 @@ from vla.errors import ArgumentError
 from vla.train import RunResult, RunRow
 from vla.train.plan import estimate, tokens
 from vla.train.presets import BUDGETS, PRESETS, SEEDS, best_rate, preset, widened
+
+KEYS_BEFORE_RANK = {
+    ("figure5", "smoke"): "36b8e25998a54c30",  # 8
+    ("figure5", "cpu"): "49d7bdd2fc3a7fcd",  # 8
+    ("figure5", "full"): "d66c66c3b6422b27",  # 60
+    ("table10", "smoke"): "22830775c12b5909",  # 5
+    ("table10", "cpu"): "9d3faf20aba1ed2d",  # 10
+    ("table10", "full"): "448b164954412480",  # 72
+    ("figure6", "smoke"): "8c97fc0aea10f388",  # 12
+    ("figure6", "cpu"): "ae863204d713767b",  # 16
+    ("figure6", "full"): "e8ddc967ef1fb781",  # 32
+    ("table13", "smoke"): "7e71b144c935598f",  # 4
+    ("table13", "cpu"): "bf48c6302618cadc",  # 10
+    ("table13", "full"): "53203a7b11ccdf87",  # 39
+    ("table4", "smoke"): "c378740fd9327686",  # 5
+    ("table4", "cpu"): "2cb2382d96dfb31b",  # 28
+    ("table4", "full"): "231de8c221d262a0",  # 100
+    ("table7", "smoke"): "08d000c1ba6b366a",  # 8
+    ("table7", "cpu"): "3bdbb89d7b5a9525",  # 8
+    ("table7", "full"): "712b83a1dab17912",  # 8
+    ("fair", "smoke"): "d64af6bbf25d32e1",  # 4
+    ("fair", "cpu"): "a2db68826378e848",  # 36
+    ("fair", "full"): "4885c23d73de88d1",  # 105
+}  # fmt: skip
+"""sha256 of each preset's sorted keys, at commit 75aabb4: recorded runs are found by them."""
 
 ALL = [(name, budget) for name in PRESETS for budget in BUDGETS]
 
@@ -22,6 +48,29 @@ def test_every_run_is_valid_and_asked_for_once(name, budget):
         item.config.check()
         assert item.label
     assert len({item.config.key for item in items}) == len(items)
+
+
+@pytest.mark.parametrize(("name", "budget"), KEYS_BEFORE_RANK)
+def test_no_key_changes_when_a_setting_is_added(name, budget):
+    keys = sorted(item.config.key for item in preset(name).wanted(budget))
+    digest = hashlib.sha256(" ".join(keys).encode()).hexdigest()
+    assert digest[:16] == KEYS_BEFORE_RANK[name, budget]
+
+
+def test_the_readme_preset_has_every_combination_once():
+    items = preset("readme").wanted("full")
+    assert len(items) == 12 * 2 * 3
+    assert {(i.config.steps, i.config.task.pairs, i.config.batch) for i in items} == {
+        (2000, 24, 64)
+    }
+    assert {i.config.lr for i in items} == {3e-4, 1e-3}
+    found = {(m.rank, m.learned_lambda0, m.refresh_every) for m in (i.config.model for i in items)}
+    assert found == {(r, c, p) for r in (None, 2, 4) for c in (None, True) for p in (0, 20)}
+    every = [i for budget in BUDGETS for i in preset("readme").wanted(budget)]
+    assert all(i.config.task.length >= 20 for i in every if i.label.endswith("no refresh"))
+    table4 = {i.config.key: i.label for i in preset("table4").wanted("full")}
+    shared = {i.label: table4[i.config.key] for i in items if i.config.key in table4}
+    assert shared == {"rank 1": "VLA (as run)", "rank 1, no refresh": "no refresh"}
 
 
 def test_figure5_is_the_papers():

@@ -46,7 +46,7 @@ def test_every_preset_has_a_figure_with_all_its_labels(name, budget, theme):
     assert {runs.shown(r.label) for r in shown} <= drawn
     assert alt(figure)
     published = [t for t in figure.data if t.name and ("published" in t.name or "log" in t.name)]
-    wanted = budget == "full" and name not in ("fair", "table4")
+    wanted = budget == "full" and name not in ("fair", "table4", "readme")
     assert bool(published) == wanted
 
 
@@ -118,6 +118,16 @@ def test_table4_at_its_own_protocol_has_the_papers_numbers():
         dict(zip(*(trace(figure, "as published")[k] for k in "yx"), strict=True))["A fixed"]
         == 0.091
     )
+
+
+def test_the_readmes_ablations_at_one_rate():
+    rows = pretend("readme", "full")
+    figure = runs.readme(rows, lr=3e-4)
+    first = [r.accuracy("test") for r in rows if r.label == "rank 4" and r.config.lr == 3e-4]
+    marks = next(t for t in figure.data if t.name == "rank 4" and t.type == "scatter")
+    assert list(marks.x) == first
+    assert len(first) == 3
+    assert "0.0003" in alt(figure)
 
 
 def test_a_variant_that_never_ended_well_is_named():

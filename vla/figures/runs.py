@@ -258,6 +258,18 @@ def table4(
     )  # fmt: skip
 
 
+def readme(
+    rows: Sequence[RunRow], theme_name: str = "light", *, lr: float | None = None
+) -> go.Figure:
+    """The README's ablations: rank, λ0, stabiliser. Of several rates the one best on validation.
+
+    With ``lr`` the runs at that rate alone: where training is short, they differ most.
+    """
+    chosen = [row for row in rows if lr is None or row.config.lr == lr]
+    at = "" if lr is None else f", learning rate {lr:g}"
+    return variants(chosen, title=f"Rank, λ0 and stabiliser{at}", theme_name=theme_name)
+
+
 def table7(rows: Sequence[RunRow], theme_name: str = "light") -> go.Figure:
     """Copy: learning curves of both kinds, with Table 7's."""
     return learning_curves(
@@ -380,7 +392,7 @@ def told_apart(rows: Sequence[RunRow]) -> list[RunRow]:
 
 FIGURES: dict[str, Callable[..., go.Figure]] = {
     "figure5": figure5, "table10": table10, "figure6": figure6, "table13": table13,
-    "table4": table4, "table7": table7, "fair": fair,
+    "table4": table4, "readme": readme, "table7": table7, "fair": fair,
 }  # fmt: skip
 """A preset's figure, by the preset's name."""
 

@@ -1,4 +1,4 @@
-"""The paper's experiments, and the fair one, each as a list of runs at three budgets.
+"""The paper's experiments, its README's, and the fair one, each as a list of runs at three budgets.
 
 ``full`` is the published size on a GPU, ``cpu`` a smaller model for a laptop, ``smoke`` a check of
 under a minute that something is learned. A preset is a pure function of the runs recorded so far,
@@ -228,6 +228,36 @@ def _table4(budget: str, rows: Sequence[RunRow]) -> Iterator[Wanted]:
                 yield _run(model, task, size, 2000, lr, seed, label)
 
 
+def _readme_models() -> dict[str, nn.ModelConfig]:
+    """Every combination of rank, λ0 and stabiliser, the authors' own first."""
+    stabilised = {"": _VLA, ", no refresh": _VLA.with_(refresh_every=0)}
+    return {
+        f"rank {rank}{learned}{tail}": model.with_(rank=rank, learned_lambda0=bool(learned))
+        for learned in ("", ", learned λ0")
+        for tail, model in stabilised.items()
+        for rank in (1, 2, 4)
+    }
+
+
+README_MODELS = _readme_models()
+README_SMOKE = ("rank 1", "rank 2", "rank 4", "rank 1, learned λ0")
+"""Its rows are shorter than the refresh's period."""
+
+
+def _readme(budget: str, rows: Sequence[RunRow]) -> Iterator[Wanted]:
+    """The authors' README: rank-r updates, a learned λ0, and the ε-bounded stabiliser (refresh).
+
+    Their log of such runs names neither task nor steps, so this is the protocol of their figures.
+    """
+    del rows
+    size = SIZES[budget]
+    task = _authors_task({"full": 24, "cpu": 8, "smoke": 3}[budget], budget)
+    for label in README_SMOKE if budget == "smoke" else README_MODELS:
+        for lr in (3e-4, 1e-3) if budget == "full" else (3e-4,):
+            for seed in size.seeds:
+                yield _run(README_MODELS[label], task, size, 2000, lr, seed, label)
+
+
 SHIFTED = ", copy as it should be"
 
 
@@ -388,6 +418,11 @@ PRESETS = {
         Preset(
             "table4", "Component ablation (Table 4 and what it leaves out)",
             "Which parts of the layer does the result need?", _table4,
+        ),
+        Preset(
+            "readme", "Rank, λ0 and stabiliser (the authors' README)",
+            "Do more directions per token, a learned λ0 or the refresh change what is recalled?",
+            _readme,
         ),
         Preset(
             "table7", "Copy (Table 7)",
