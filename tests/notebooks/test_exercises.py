@@ -70,7 +70,7 @@ class TestExercise:
         assert says in capsys.readouterr().out
 
 
-def test_every_chapter_has_three_exercises() -> None:
+def test_every_chapter_has_exercises() -> None:
     count = Counter(case.id[:2] for case in exercises())
     assert set(count) == {path.stem[:2] for path in NOTEBOOKS.glob("*.ipynb")}
-    assert min(count.values()) >= 3
+    assert min(count.values()) >= 2

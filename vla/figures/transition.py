@@ -15,9 +15,10 @@ from vla.theory.jacobian import step_norm
 
 
 def stretched(cosine: float, *, theme_name: str = "light") -> go.Figure:
-    """The unit circle and its image under ``I − k α̂ᵀ``, in the plane of k and α̂.
+    """The unit circle and its image under ``I − α̂ kᵀ``, in the plane of k and α̂.
 
-    k points right and α̂ has this cosine with it. The thick line is the longest image of a unit
+    That is what a write does to the rows of the old memory: ``row − (row·k) α̂``. k points right
+    and α̂ has this cosine with it. The thick line is the longest image of a unit
     vector; the circle, dashed, is what Proposition 2 as published allows. Raises ``ValueError`` for
     a cosine outside [−1, 1] or an unknown theme.
     """
@@ -25,24 +26,24 @@ def stretched(cosine: float, *, theme_name: str = "light") -> go.Figure:
     if not -1 <= cosine <= 1:
         raise ArgumentError("cosine", cosine, "a cosine, from −1 to 1")
     k, alpha = np.array([1.0, 0.0]), np.array([cosine, np.sqrt(1 - cosine**2)])
-    J = np.eye(2) - np.outer(k, alpha)
+    J = np.eye(2) - np.outer(alpha, k)
     turn = np.linspace(0, 2 * np.pi, 121)
     circle = np.stack([np.cos(turn), np.sin(turn)])
     left, sizes, _ = np.linalg.svd(J)
     colour, ink = shade(RULES["vla"].colour, look), {"color": look.ink, "width": 2}
     figure = go.Figure([
-        _path(circle, "unit vectors; Proposition 2: none leaves", line(look.muted, published=True)),
-        _path(J @ circle, "their images under J", line(colour)),
-        _path(_ray(left[:, 0] * sizes[0]), "longest image", line(colour, width=5)),
+        _path(circle, "rows of length 1, the bound as published", line(look.muted, published=True)),
+        _path(J @ circle, "the rows after the write", line(colour)),
+        _path(_ray(left[:, 0] * sizes[0]), "the longest", line(colour, width=5)),
         _path(_ray(k), "k", ink),
         _path(_ray(alpha), "α̂", {**ink, "dash": "dot"}),
     ])  # fmt: skip
     figure.update_xaxes(range=[-2.1, 2.1], title_text="along k")
     figure.update_yaxes(range=[-2.1, 2.1], title_text="across", scaleanchor="x")
-    words = f"c = {three(cosine)}: longest image of a unit vector {three(float(step_norm(cosine)))}"
+    words = f"c = {three(cosine)}: the longest row is now {three(float(step_norm(cosine)))}"
     return finish(
         figure, look, title=words, height=520,
-        alt=f"The unit circle and its image under I − k α̂ᵀ. {words}. Proposition 2 states 1.",
+        alt=f"The unit circle and its image under I − α̂ kᵀ. {words}. Proposition 2 states 1.",
     )  # fmt: skip
 
 
