@@ -15,6 +15,7 @@ Two ways to take a read apart, both exact:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -385,6 +386,8 @@ class Rival:
     said: int
     log_p: float
     """Log-probability of the right answer."""
+    fault: str = ""
+    """Why the rule, one from outside, could not be run; ``said`` is then −1."""
 
 
 DECAYING = ("gated_delta", "authors_delta")
@@ -403,10 +406,16 @@ def under_other_rules(query: Query, right: int) -> list[Rival]:
     rivals = [_rival(f"as trained: {own.title}", query.logits, right)]
     decays = own.name in DECAYING
     for title, rule in _others(query):
-        if rule.name not in DECAYING:
-            rivals.append(_rival(title, query.under(rule, gates=not decays), right))
-        elif decays and (rule.name == own.name or (beta is not None and beta.ndim == 2)):
-            rivals.append(_rival(title, query.under(rule), right))
+        fits = rule.name == own.name or (beta is not None and beta.ndim == 2)
+        if rule.name in DECAYING and not (decays and fits):
+            continue
+        try:
+            answer = query.under(rule, gates=decays == (rule.name in DECAYING))
+        except Exception as error:  # A rule from outside may raise anything.
+            fault = f"{type(error).__name__}: {error}".partition("\n")[0]
+            rivals.append(Rival(title, -1, math.nan, fault))
+        else:
+            rivals.append(_rival(title, answer, right))
     return rivals
 
 

@@ -1,0 +1,150 @@
+# /// script
+# [tool.marimo.display]
+# theme = "system"
+# ///
+"""Why did this query fail?: Which stored pair answers, and which write spoils it?"""
+
+import marimo
+
+__generated_with = "0.25.2"
+app = marimo.App(
+    width="full",
+    app_title="Why did this query fail?",
+    css_file="lab.css",
+    html_head_file="stability_head.html",
+)
+
+with app.setup:
+    from html import escape
+
+    import marimo as mo
+
+    from vla.scene.blame import EMPTY, HINT, BlameSession
+
+
+@app.cell
+def _():
+    session = BlameSession(mo.query_params().to_dict())
+    get_turn, set_turn = mo.state(0)
+    session.changed = lambda _: set_turn(lambda turn: turn + 1)
+    return get_turn, session
+
+
+@app.cell
+def _(session):
+    controls = mo.ui.anywidget(session.controls)
+    left = mo.as_html(controls)
+    return controls, left
+
+
+@app.cell
+def _(session):
+    def _read(files):
+        for file in files or ():
+            session.load(file.name, file.contents)
+
+    upload = mo.ui.file(
+        filetypes=[".safetensors"], on_change=_read, label="Open a checkpoint file", max_size=2**26
+    )
+    return (upload,)
+
+
+@app.cell
+def _(session):
+    def opener(name):
+        return mo.ui.button(
+            label=session.presets[name].title, on_click=lambda _: session.open(name)
+        )
+
+    scenes = mo.ui.dictionary({name: opener(name) for name in session.presets})
+    return (scenes,)
+
+
+@app.cell
+def _(controls, session):
+    session.react(controls.value)
+    return
+
+
+@app.cell
+def _(get_turn, session):
+    get_turn()
+    _preset = session.presets.get(session.preset)
+    _question = _preset.question if _preset else "Why did this query fail?"
+    _seen = _preset.seen if _preset else "Each bar is one token's write; blue helps, orange hurts."
+    _says = f" <b>Answer.</b> {escape(_preset.answer)}" if _preset else ""
+    mo.Html(
+        f'<header class="words"><a href="../">All apps</a><h1>{escape(_question)}</h1>'
+        f"<p>{escape(_seen)}{_says}</p></header>"
+    )
+    return
+
+
+@app.cell
+def _(get_turn, session):
+    get_turn()
+
+    def _picture(figure, words, width):
+        return (
+            f'<div role="figure" aria-label="{escape(words, quote=True)}" '
+            f'style="flex: {width}; min-width: 0">{mo.as_html(mo.ui.plotly(figure))}</div>'
+        )
+
+    def _number(cell):
+        return (
+            f'<td data-testid="number" data-lane="{escape(cell.lane)}" '
+            f'data-number="{escape(cell.name)}" data-value="{cell.value!r}">{cell.words}</td>'
+        )
+
+    def _table(lines, first, word):
+        names = [cell.name for cell in lines[0].cells]
+        head = "".join(f'<th scope="col">{escape(name)}</th>' for name in [first, word, *names])
+        rows = "".join(
+            f'<tr><th scope="row">{escape(line.title)}</th><td>{escape(line.word)}</td>'
+            + "".join(_number(cell) for cell in line.cells)
+            + (f'<td><a href="{escape(line.link)}"><u>step it</u></a></td>' if line.link else "")
+            + "</tr>"
+            for line in lines
+        )
+        return (
+            f'<div class="numbers"><table><thead><tr>{head}</tr></thead>'
+            f"<tbody>{rows}</tbody></table></div>"
+        )
+
+    if session.case is None:
+        right = f'<p data-testid="verdict">{escape(EMPTY)}</p>'
+    else:
+        _answer, _writes = session.figures()
+        _told = session.words()
+        right = (
+            f'<p data-testid="verdict">{escape(session.verdict())}</p>'
+            '<div style="display: flex; flex-wrap: wrap">'
+            + _picture(_writes, _told[1], "3 1 340px")
+            + _picture(_answer, _told[0], "1 1 230px")
+            + "</div>"
+            + f"<p>{escape(HINT)}</p>"
+            + _table(session.writes(), "write", "what it is")
+            + _table(session.rivals(), "memory run by", "says")
+        )
+    return (right,)
+
+
+@app.cell
+def _(left, right, upload):
+    mo.Html(f'<div class="bench"><aside>{left}{upload}</aside><main>{right}</main></div>')
+    return
+
+
+@app.cell
+def _(scenes, session):
+    asked = "".join(
+        f"<li>{escape(session.presets[name].question)} {button}</li>"
+        for name, button in scenes.items()
+    )
+    title = '<p role="heading" aria-level="2">Other questions</p>'
+    mo.Html(f'<section class="more">{title}<ul>{asked}</ul></section>')
+    return
+
+
+if __name__ == "__main__":
+    app.run()
