@@ -93,8 +93,8 @@ def vla_attention(
     elif name == "triton":
         options: dict[str, Any] = {"precision": precision, **rule}
         options |= {"initial_state": start, "output_final_state": output_final_state}
-        # A state has its λ0 inside, and the kernels take a plain number.
-        options |= {} if start else {"lambda0": lambda0}
+        # The kernels take a plain number; a tensor is in the state already.
+        options |= {} if isinstance(lambda0, Tensor) else {"lambda0": lambda0}
         o, state = _run_in_triton(sequences, options)
     else:
         start = start or empty_state(q, v, lambda0)
