@@ -130,15 +130,16 @@ def _(files, get_turn, job, measure, session, table):
         for name, ms in session.decoding()
     )
     _more = "".join(
-        f"<details{' open' if 'Targets' in title else ''}><summary>{title}</summary>{body}</details>"
-        for title, body in (
+        f"<details{state}><summary>{title}</summary>{body}</details>"
+        for title, body, state in (
             (
                 f"Targets on one H200: {sum(t.met is True for t in session.targets())} met, "
                 f"{sum(t.met is False for t in session.targets())} missed",
                 f"<table><tbody>{_targets}</tbody></table>",
+                " open",
             ),
-            ("One token at a time, batch 1, state carried", _decode and f"<ul>{_decode}</ul>"),
-            ("What this record lacks", _lacks and f"<ul>{_lacks}</ul>"),
+            ("One token at a time, batch 1, state carried", _decode and f"<ul>{_decode}</ul>", ""),
+            ("What this record lacks", _lacks and f"<ul>{_lacks}</ul>", ""),
         )
         if body
     )

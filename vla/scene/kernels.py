@@ -332,7 +332,7 @@ class KernelsSession:
             text = f"At every length measured, from T = {high} on."
         else:
             text = f"VLA passes below between {low} and {high} tokens, measured."
-        paper = " The paper's 43 000 is extrapolated from T ≤ 4 096 on one T4, where it is slower."
+        paper = " The paper's 43 000 is extrapolated from T ≤ 4 096 on one T4, softmax ahead."
         return text + (paper if scene.paper else "")
 
     def standing(self) -> str:
