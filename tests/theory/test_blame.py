@@ -116,7 +116,8 @@ def row(length: int = 13) -> torch.Tensor:
 
 
 MODELS_AND_NORMS = [*((name, {}) for name in MODELS), ("vla_exact", {"output_norm": "head"}),
-                    ("vla_paper", {"short_conv": 3}), ("delta", {"ffn": 0})]  # fmt: skip
+                    ("vla_paper", {"short_conv": 3}), ("delta", {"ffn": 0}),
+                    ("vla_authors", {"learned_lambda0": True})]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "settings"), MODELS_AND_NORMS)
@@ -124,6 +125,9 @@ MODELS_AND_NORMS = [*((name, {}) for name in MODELS), ("vla_exact", {"output_nor
 def test_heads_carried_on_give_the_models_answer(name: str, settings: dict, layer: int) -> None:
     query = Query(small(name, **settings), row(), layer)
     assert torch.allclose(query.through(query.reads[None])[0], query.logits, rtol=0, atol=1e-10)
+    if settings.get("learned_lambda0"):
+        assert len({query.mixer.rule(head).lambda0 for head in range(3)}) == 3
+        return
     same = query.under(query.mixer.rule())
     assert torch.allclose(same, query.logits, rtol=0, atol=1e-10)
 

@@ -16,7 +16,7 @@ Two ways to take a read apart, both exact:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import NamedTuple
@@ -45,7 +45,6 @@ class Heads(NamedTuple):
     v: Float[Tensor, "h t dv"]
     q: Float[Tensor, "h t d"]
     u: Float[Tensor, "h t d"]
-    """Or ``[h, t, r, d]`` where a token raises several directions."""
     beta: Tensor | None
     """``[h, t]`` or ``[h, t, dv]``."""
 
@@ -63,6 +62,12 @@ class Heads(NamedTuple):
         """Token t of every head."""
         beta = None if self.beta is None else self.beta[:, t]
         return Token(self.k[:, t], self.v[:, t], beta, self.u[:, t])
+
+    def only(self, head: int) -> Heads:
+        """One head of them."""
+        one = slice(head, head + 1)
+        beta = None if self.beta is None else self.beta[one]
+        return Heads(self.k[one], self.v[one], self.q[one], self.u[one], beta)
 
     @property
     def length(self) -> int:
@@ -246,12 +251,12 @@ class Query:
     @torch.no_grad()
     def reads(self) -> Float[Tensor, "h t dv"]:
         """What every head answers at every token."""
-        return reads(self.mixer.rule(), self.heads)
+        return self._run(reads)
 
     @torch.no_grad()
     def parts(self, by: str = "write") -> Float[Tensor, "h t dv"]:
         """What each token adds to each head's last read; see :func:`parts`."""
-        return parts(self.mixer.rule(), self.heads, by=by)
+        return self._run(lambda rule, heads: parts(rule, heads, by=by))
 
     @torch.no_grad()
     def through(self, heads: Float[Tensor, "i h t dv"]) -> Float[Tensor, "i vocab"]:
@@ -270,8 +275,7 @@ class Query:
     @torch.no_grad()
     def without(self) -> Float[Tensor, "t vocab"]:
         """The answers with one token's write left out of the layer (or of the one head)."""
-        changed = reads_without(self.mixer.rule(), self.heads)
-        return self.through(self._in_head(changed))
+        return self.through(self._in_head(self._run(reads_without, axis=1)))
 
     @torch.no_grad()
     def under(self, rule: Rule, *, gates: bool = True) -> Float[Tensor, "vocab"]:
@@ -281,6 +285,13 @@ class Query:
         """
         heads = self.heads if gates else self.heads._replace(beta=None)
         return self.through(self._in_head(reads(rule, heads)[None]))[0]
+
+    def _run(self, work: Callable[[Rule, Heads], Tensor], axis: int = 0) -> Tensor:
+        """All heads at once, or one by one where each has learned a λ0 of its own."""
+        rules = [self.mixer.rule(head) for head in range(len(self.heads.k))]
+        if all(rule == rules[0] for rule in rules):
+            return work(rules[0], self.heads)
+        return torch.cat([work(rule, self.heads.only(h)) for h, rule in enumerate(rules)], axis)
 
     def _in_head(self, changed: Float[Tensor, "i h t dv"]) -> Float[Tensor, "i h t dv"]:
         if self.head is None:
