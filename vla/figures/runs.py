@@ -291,6 +291,7 @@ def published_for(name: str, *, split: str = "ood") -> tuple[Published, ...]:
         "figure6": lambda: (long_context_log(),),
         "table13": lambda: (_table13("ood_acc" if split == "ood" else "id_acc"),),
         "table4": lambda: (),
+        "readme": lambda: (),
         "table7": lambda: (table7_curves(),),
         "fair": lambda: (),
     }[name]()

@@ -33,7 +33,8 @@ from vla.train.tables import at_best_rate
 
 EXPERIMENTS = {
     "capacity": "figure5", "overload": "table10", "long context": "figure6",
-    "new keys": "table13", "ablation": "table4", "copy": "table7", "fair": "fair",
+    "new keys": "table13", "ablation": "table4", "rank and λ0": "readme",
+    "copy": "table7", "fair": "fair",
 }  # fmt: skip
 """Names on the page, and the presets behind them."""
 LOADS = {"n = 24, 2 000 steps": None, "n = 16 (Table 4)": 16, "n = 48 (Table 4)": 48}
@@ -193,6 +194,12 @@ SWEEPS: dict[str, Prepared] = {
         "Hollow marks are Table 4's; its value for fixed A was predicted there, not run.",
         "", Sweeps(experiment="ablation", load="n = 16 (Table 4)"),
     ),
+    "rank": Prepared(
+        "rank, λ0 and stabiliser",
+        "Do more directions per token, a learned λ0 or the refresh change what is recalled?",
+        "Each row has one combination; the authors' own log of such runs names no task.",
+        "", Sweeps(experiment="rank and λ0"),
+    ),
     "copy": Prepared(
         "copy, Table 7",
         "Does the copy task test a memory?",
@@ -255,7 +262,7 @@ def answer(scene: Sweeps, rows: Sequence[RunRow], compared: Sequence[Compared]) 
     """What the runs on show say, in a sentence or two; the numbers are theirs."""
     if not rows:
         return ""
-    if scene.preset == "fair":
+    if scene.preset in ("fair", "readme"):
         return _ranking(rows)
     if not compared:
         return _ranking(rows, scene.across, scene.evaluated)
@@ -437,7 +444,7 @@ class SweepsSession:
 
     def compared(self) -> list[Compared]:
         """The published numbers beside ours, where both are of the same size."""
-        if self.scene.budget != "full" or self.scene.preset == "table7":
+        if self.scene.budget != "full" or self.scene.preset in ("table7", "readme"):
             return []
         if self.scene.preset == "table4":
             return self._compared_variants()
@@ -476,20 +483,17 @@ class SweepsSession:
 
     def standing(self) -> str:
         """How many runs there are and what is left to do, in a sentence."""
-        missing = self.missing()
         recorded = [row for row in self.rows if row.key not in self.live_rows]
-        parts = [
-            f"{len(recorded)} recorded and {len(self.rows) - len(recorded)} live runs on show."
-        ]
-        if recorded:
-            parts.append(_took(recorded))
-        if missing:
-            parts.append(f"{missing} of this experiment's runs are not in this machine's store.")
-        else:
-            parts.append("Every run of this experiment is in this machine's store.")
-        if (cost := self.costs.get((self.scene.preset, self.scene.budget))) is not None:
-            parts.append(cost)
-        return " ".join(parts)
+        counts = f"{len(recorded)} recorded and {len(self.rows) - len(recorded)} live runs on show."
+        none = "No run of this experiment at this size is recorded or stored here yet."
+        left = self.missing()
+        rest = (
+            f"{left} of this experiment's runs are not in this machine's store."
+            if left
+            else "Every run of this experiment is in this machine's store."
+        )
+        cost = self.costs.get((self.scene.preset, self.scene.budget), "")
+        return " ".join(filter(None, [counts if self.rows else none, _took(recorded), rest, cost]))
 
     def missing(self) -> int:
         """How many runs a sweep started now would begin with."""

@@ -1,0 +1,255 @@
+"""The sweeps app's session without a browser: runs found, merged, picked, compared, told."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+
+import sweep_rows
+
+from vla.figures import runs as pictures
+from vla.scene.sweeps import EXPERIMENTS, SWEEPS, Sweeps, SweepsSession, answer
+from vla.train.presets import BUDGETS, PRESETS
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No recorded runs but those that a test makes."""
+    monkeypatch.setenv("VLA_DATA", str(tmp_path))
+    return tmp_path
+
+
+def session(data: Path, **query: str) -> SweepsSession:
+    return SweepsSession(query, store=data / "runs.sqlite")
+
+
+def test_every_preset_of_vla_sweep_has_a_place() -> None:
+    missing = set(PRESETS) - set(EXPERIMENTS.values())
+    assert not missing
+    assert {each.scene.experiment for each in SWEEPS.values()} == set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_prepared_scenes_survive_the_address(name: str) -> None:
+    scene = SWEEPS[name].scene
+    assert Sweeps.from_query(scene.to_query()) == (scene, [])
+    assert scene.bare() == scene
+    changed = scene.with_(pick="0123abcd,89ef0123", sort="-test", find="delta 24", budget="cpu")
+    assert Sweeps.from_query(changed.to_query()) == (changed, [])
+
+
+def test_an_address_is_repaired_with_messages() -> None:
+    scene, notes = Sweeps.from_query(
+        {"pick": "<b>,0123abcd,zz", "sort": "-nothing", "budget": "huge", "experiment": "x"}
+    )
+    assert (scene.pick, scene.sort, scene.budget) == ("0123abcd", "label", "full")
+    assert len(notes) == 4
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_without_any_run_every_scene_says_so(data: Path, experiment: str, budget: str) -> None:
+    shown = session(data, experiment=experiment, budget=budget)
+    assert shown.words()
+    assert "No run of this experiment" in shown.standing()
+    assert shown.answer() == ""
+    assert shown.learning() is None
+    assert shown.missing() == len(PRESETS[EXPERIMENTS[experiment]].wanted(budget))
+    drawn = [
+        t for t in shown.figure().data if t.name and ("published" in t.name or "log" in t.name)
+    ]
+    published = budget == "full" and experiment not in ("fair", "ablation", "rank and λ0")
+    assert bool(drawn) == published
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_every_scene_draws_its_recorded_runs(data: Path, name: str) -> None:
+    scene = SWEEPS[name].scene
+    rows = sweep_rows.record(data, scene.preset)
+    shown = session(data, **scene.to_query())
+    assert len(shown.entries()) == len(rows)
+    assert shown.answer()
+    assert shown.controls.notes == []
+    assert shown.prepared == name
+    keys = {key for t in shown.figure().data if isinstance(t.meta, dict)
+            for point in t.meta["keys"] for key in point}  # fmt: skip
+    assert keys <= {row.key for row in rows}
+    assert keys or scene.preset == "table7" or scene.view == "learning rates"
+
+
+def test_recorded_and_live_runs_are_told_apart(data: Path) -> None:
+    recorded = sweep_rows.record(data, budget="smoke")
+    sweep_rows.store(data / "runs.sqlite")
+    both = session(data, budget="smoke")
+    assert len(both.rows) == len(recorded)
+    assert not both.live_rows
+    live = session(data, budget="smoke", source="live")
+    assert len(live.live_rows) == len(recorded)
+    badges = {entry.words["source"] for entry in live.entries()}
+    assert badges == {"live: a laptop, commit 1234567+"}
+    marks = next(t for t in live.figure().data if isinstance(t.meta, dict))
+    assert set(marks.marker.symbol) == {"diamond"}
+    assert "live: a laptop, commit 1234567+" in marks.customdata[0]
+    marks = next(t for t in both.figure().data if isinstance(t.meta, dict))
+    assert set(marks.marker.symbol) == {"circle"}
+    assert "recorded: NVIDIA H200, commit 1234567+" in marks.customdata[0]
+    assert len(session(data, budget="smoke", source="recorded").rows) == len(recorded)
+    assert "Every run" in live.standing()
+
+
+def test_a_clicked_point_picks_its_runs_and_a_second_click_lets_them_go(data: Path) -> None:
+    sweep_rows.record(data)
+    shown = session(data)
+    curve = next(i for i, t in enumerate(shown.figure().data) if isinstance(t.meta, dict))
+    keys = [key[:8] for key in shown.figure().data[curve].meta["keys"][1]]
+    point = {"curveNumber": curve, "pointIndex": 1}
+    shown.clicked([point])
+    assert shown.scene.picked == tuple(keys)
+    assert len(keys) == 3
+    assert shown.controls.query["pick"] == ",".join(keys)
+    assert shown.sheet.picked == keys
+    curves = shown.learning()
+    assert curves is not None
+    line = next(t for t in curves.data if t.mode == "lines" and t.fill is None)
+    mine = [row for row in shown.rows if row.key[:8] in keys]
+    assert line.y[-1] == pytest.approx(statistics.fmean(row.accuracy() for row in mine))
+    shown.clicked([point])
+    assert shown.scene.pick == ""
+    shown.clicked([{"curveNumber": 99, "pointIndex": 0}, {}])
+    assert shown.scene.pick == ""
+
+
+def test_curves_of_picked_runs_are_named_by_what_differs(data: Path) -> None:
+    sweep_rows.record(data)
+    shown = session(data)
+    softmax = [row.key[:8] for row in shown.rows if row.label == "softmax"]
+    shown = session(data, pick=",".join(softmax))
+    curves = shown.learning()
+    assert curves is not None
+    names = {t.name for t in curves.data if t.mode == "lines" and t.fill is None}
+    assert names == {f"softmax attention, n {n}" for n in (4, 8, 12, 16, 24)}
+    loss = session(data, pick=",".join(softmax), curve="loss").learning()
+    assert loss is not None
+    assert "loss" in loss.layout.yaxis.title.text
+
+
+def test_picks_that_are_not_there_are_told(data: Path) -> None:
+    sweep_rows.record(data)
+    shown = session(data, pick="00000000")
+    assert shown.controls.notes == ["pick: 1 of the picked runs are not among those on show."]
+
+
+def react(shown: SweepsSession, **more: Any) -> None:
+    told = {"look": shown.look, "serial": shown.controls.answered, "values": {}, "wish": ""}
+    shown.react({**told, **more})
+
+
+def test_controls_table_and_prepared_scenes_change_the_scene(data: Path) -> None:
+    sweep_rows.record(data)
+    shown = session(data)
+    turns: list[object] = []
+    shown.changed = turns.append
+    shown.sorted({"sort": "-test", "find": "delta", "picked": []})
+    assert (shown.scene.sort, shown.scene.find) == ("-test", "delta")
+    assert turns == []
+    key = shown.rows[0].key[:8]
+    shown.sorted({"sort": "-test", "find": "delta", "picked": [key]})
+    assert len(turns) == 1
+    react(shown, serial=1, values={"budget": "full", "curve": "loss"})
+    assert (shown.scene.quantity, shown.scene.pick) == ("loss", key)
+    react(shown, serial=2, values={"budget": "smoke"})
+    assert shown.scene.pick == "", "another size has other runs"
+    react(shown, wish="open:fair")
+    assert shown.scene == SWEEPS["fair"].scene
+    assert shown.controls.preset == "fair"
+    react(shown, look="dark")
+    assert shown.figure().layout.paper_bgcolor is None
+    assert shown.figure().layout.template.layout.paper_bgcolor == "#14181C"
+
+
+def test_published_numbers_beside_ours(data: Path) -> None:
+    rows = sweep_rows.record(data)
+    shown = session(data)
+    lines = shown.compared()
+    assert [each.apart for each in lines] == sorted((e.apart for e in lines), reverse=True)
+    assert len(lines) == 4 * 5 + 4
+    each = next(e for e in lines if e.label == "vla_authors" and e.x == 8)
+    mine = [r.accuracy() for r in rows if r.label == "vla_authors" and r.value("task.pairs") == 8]
+    assert each.ours == pytest.approx(statistics.fmean(mine))
+    assert each.published == 1.0
+    near = sum(e.apart <= 0.05 for e in lines)
+    assert (
+        f"Of 24 published numbers with runs beside them, {near} lie within 0.05" in shown.answer()
+    )
+    assert f"{lines[0].ours:.3f}" in shown.answer()
+    assert session(data, budget="smoke").compared() == []
+    assert len(shown.beside()) == 24
+
+
+def test_table4_is_compared_at_its_own_steps(data: Path) -> None:
+    rows = sweep_rows.record(data, "table4")
+    shown = session(data, experiment="ablation", load="n = 16 (Table 4)")
+    fixed = next(e for e in shown.compared() if e.label == "A fixed")
+    mine = next(r for r in rows if r.label == "A fixed" and r.value("task.pairs") == 16)
+    assert (fixed.published, fixed.ours) == (0.091, pytest.approx(mine.accuracy()))
+    assert session(data, experiment="ablation").compared() == []
+
+
+def test_the_fair_answer_ranks_by_the_runs(data: Path) -> None:
+    rows = sweep_rows.record(data, "fair")
+    text = answer(Sweeps(experiment="fair"), rows, [])
+    top = max(r.value("task.pairs") for r in rows)
+    assert text.startswith(f"At n = {top}: ")
+    numbers = [float(part.rpartition(" ")[2].rstrip(".")) for part in text.split(";")]
+    assert numbers == sorted(numbers, reverse=True)
+
+
+def test_files_hold_every_run_and_a_page_of_its_own(data: Path) -> None:
+    rows = sweep_rows.record(data)
+    shown = session(data)
+    name, content = shown.to_csv()
+    read = list(csv.DictReader(io.StringIO(content.decode())))
+    assert name == "vla-figure5-full.csv"
+    assert [float(line["test"]) for line in read] == [row.accuracy() for row in rows]
+    name, page = shown.to_page()
+    assert name.endswith(".html")
+    assert b"https://cdn" not in page.split(b"<body>")[0]
+    assert pictures.shown("vla_authors").encode() in page
+
+
+def test_a_damaged_file_or_store_is_told_and_the_rest_stays(data: Path) -> None:
+    sweep_rows.store(data / "runs.sqlite")
+    (data / "runs").mkdir()
+    (data / "runs" / "figure5.parquet").write_bytes(b"not a file that was exported")
+    shown = session(data, budget="smoke")
+    assert len(shown.rows) == 8
+    assert "vla runs --export" in shown.controls.notes[0]
+    (data / "runs.sqlite").write_bytes(b"no database" * 1000)
+    shown = session(data, budget="smoke")
+    assert shown.rows == []
+    assert "damaged" in " ".join(shown.controls.notes)
+
+
+def test_the_full_size_on_a_cpu_is_priced_first(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    shown = session(data)
+    monkeypatch.setattr(shown.live, "start", lambda work, *_, **__: begun.append(work.__name__))
+    shown.run()
+    shown.costs["figure5", "full"] = "about 5 h"
+    shown.run()
+    shown.open("fair")
+    react(shown, serial=1, values={"budget": "smoke"})
+    shown.run()
+    assert begun == ["cost", "sweep", "sweep"]
+    assert "about 5 h" not in shown.standing()
