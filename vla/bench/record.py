@@ -60,11 +60,13 @@ def validate(record: Any) -> list[str]:
 def load(path: str | Path) -> list[dict[str, Any]]:
     """The rows of a recorded run, each with its ``device``, ``commit`` and ``date``: plottable.
 
+    A row measured at another commit than the rest carries that one itself.
+
     :raises ValueError: naming the file and the first thing wrong with it.
     """
     record = read(path)
     source = {name: record[name] for name in ("device", "commit", "date")}
-    return [{**row, **source} for row in record["rows"]]
+    return [{**source, **row} for row in record["rows"]]
 
 
 def read(path: str | Path) -> dict[str, Any]:
