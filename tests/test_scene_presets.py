@@ -9,6 +9,7 @@ import pytest
 
 from vla.scene import PRESETS, Scene, preset_of
 from vla.trace import Lane, Trace
+from vla.trace.rounding import first_passing
 
 PAPER, RUN = "VLA as published", "VLA as run by the authors"
 
@@ -159,3 +160,25 @@ def test_words() -> None:
     assert said["delta"][0] != "France"
     assert said["delta"][1:] == ["Italia", "日本"]
     assert said["linear"] == ["France"] * 3
+
+
+def test_healing() -> None:
+    trace = traced("healing")
+    assert trace.forked_at == 3
+    left = {lane.rule: lane.branch.left for lane in trace.lanes if lane.branch}
+    wanted = {"linear": 1, "delta": 0.03, "vla": 0.01, "rls": 0.14}
+    assert left == pytest.approx(wanted, abs=5e-3)
+    linear = lane("healing", "linear").branch
+    assert linear is not None
+    assert linear.gap[-1] == pytest.approx(4.5, abs=0.05)
+
+
+def test_digits() -> None:
+    errors = {
+        rule: (lane("digits", rule).error_float32, lane("digits", rule).error_bfloat16)
+        for rule in ("delta", "vla", "rls")
+    }
+    assert errors["delta"][1].max() < 0.02
+    assert errors["vla"][1][1:3].max() > 1
+    assert errors["rls"][1][1:3].max() > 1
+    assert first_passing(lane("digits", "vla"), "float32", 0.01) == 44

@@ -19,7 +19,7 @@ import torch
 
 from vla.errors import ArgumentError, require_choice, require_integer
 from vla.typing import Bool, Float, Int, Tensor
-from vla.words import Entry, Vocabulary, embed, parse_pairs
+from vla.words import ARROWS, Entry, Vocabulary, embed, parse_pairs
 
 MAX_TOKENS = 100_000
 MAX_WIDTH = 256
@@ -232,6 +232,43 @@ def from_pairs(
     stream = recipe.finish(k, v, ids)
     stream.check()
     return stream
+
+
+def edited(stream: Stream, token: int, text: str = "") -> Stream:
+    """The same stream with another pair at one token: what a fork's other branch stores there.
+
+    In a stream of words ``text`` is the new value, or ``key: value``; left out, it is the first
+    other value that the stream knows. In any other stream the token gets a fresh value, drawn by
+    the stream's seed. Raises ``ValueError`` for a token that only asks, for text that isn't a pair,
+    and for a key whose loss leaves a later query without an answer.
+    """
+    require_integer("token", token, low=0, high=len(stream) - 1)
+    if not stream.writes[token]:
+        raise ArgumentError("token", f"{token}, which only asks", "a token that stores")
+    if stream.vocabulary is not None and stream.name == "words":
+        return _edited_words(stream, token, text)
+    seed = {"seed": stream.settings.get("seed", 0)}
+    fresh = _Recipe("edit", seed).normal(f"edit {token}", 1, stream.d_v)[0]
+    v = stream.v.clone()
+    v[token] = (fresh / fresh.norm() * v[token].double().norm()).to(v.dtype)
+    labels = list(stream.labels)
+    labels[token] = f"{labels[token]}, another value"
+    return replace(stream, v=v, labels=tuple(labels))
+
+
+def _edited_words(stream: Stream, token: int, text: str) -> Stream:
+    entries = parse_pairs(stream.settings["text"])
+    old = entries[token]
+    known = [entry.value for entry in entries if entry.value not in (None, old.value)]
+    text = text.strip() or (known[0] if known and known[0] else "something else")
+    pair = text if any(mark in text for mark in (":", *ARROWS)) else f"{old.key}: {text}"
+    new = parse_pairs(pair)
+    if len(new) != 1 or new[0].asks:
+        raise ArgumentError("edit", text, "one value, or key: value")
+    entries[token] = new[0]
+    line = ", ".join(f"? {e.key}" if e.asks else f"{e.key}: {e.value}" for e in entries)
+    other = make_stream("words", **{**stream.settings, "text": line})
+    return replace(other, beta=stream.beta)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from step_page import StepPage, assert_same, expected
 from vla import trained
 from vla.scene import PRESETS, Knob, Scene, knobs
 from vla.trace import load, save
+from vla.trace.rounding import first_passing
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
@@ -118,8 +119,8 @@ def other_value(knob: Knob) -> Any:
         return not knob.default
     if knob.kind == "names":
         return ("softmax", "vla", "published")
-    if knob.key == "tokens":
-        return "5 17 8 44 | 8"
+    if knob.key in ("tokens", "to"):
+        return {"tokens": "5 17 8 44 | 8", "to": "bark"}[knob.key]
     if knob.kind == "text":
         return "red: rouge, blue: bleu, red: rosso, ? red"
     chosen = {
@@ -189,13 +190,102 @@ def test_every_control(app: StepPage, name: str) -> None:
     app.wait_for_scene(scene)
 
 
+@pytest.mark.parametrize("act", ["edit", "drop", "repeat"])
+def test_a_fork_shows_both_branches(app: StepPage, act: str) -> None:
+    """Forked where one stands; gap, what is left and the fork's answers are the library's."""
+    app.page.locator("[data-testid=token][data-token='1']").click()
+    app.wait_for_step(2)
+    app.wait_for_scene(Scene(step=2))
+    app.control("choice", "fork").select_option(act)
+    scene = Scene(fork=act, fork_at=2, step=2)
+    app.wait_for_scene(scene)
+    app.page.get_by_role("button", name="End").click()
+    trace = scene.trace()
+    scene = scene.with_(step=len(trace) - 1)
+    assert_shows(app, scene)
+    gaps = app.page.locator("[data-testid=number][data-number=gap]")
+    for i, lane in enumerate(trace.lanes):
+        assert lane.branch is not None
+        value = float(gaps.nth(i).get_attribute("data-value"))
+        assert value == pytest.approx(lane.branch.gap[-1], rel=1e-6, abs=1e-12)
+        left = app.page.locator(f"[data-testid=parts][data-lane={lane.rule}]")
+        assert float(left.get_attribute("data-value")) == pytest.approx(lane.branch.left, abs=1e-9)
+        said = app.page.locator(f".mark.fork[data-lane={lane.rule}]").all_inner_texts()
+        asks = [t + 1 for t, asks in enumerate(trace.stream.asks()) if asks]
+        own, other = (
+            [(side.answers[t], side.correct[t]) for t in asks] for side in (lane, lane.branch)
+        )
+        differs = [b[0] for a, b in zip(own, other, strict=True) if a != b and b[1] >= 0]
+        assert [words.split("\n")[1] for words in said] == differs
+    assert app.page.get_by_role("button", name="Play").is_visible()
+    assert_fits(app)
+
+
+def test_a_fork_at_a_question_is_a_message(app: StepPage) -> None:
+    app.control("choice", "fork").select_option("drop")
+    app.wait_for_scene(Scene(fork="drop"))
+    app.control("number-input", "at").fill("5")
+    app.control("number-input", "at").press("Enter")
+    app.wait_for_note("a step that stores")
+    app.wait_for_scene(Scene(fork="drop"))
+
+
+def test_formats_are_compared(app: StepPage) -> None:
+    """The error's curve, and the token whose error passes the threshold."""
+    app.control("flag", "compare").set_checked(True)
+    app.control("number-input", "threshold").fill("0.004")
+    app.control("number-input", "threshold").press("Enter")
+    scene = Scene(compare=True, threshold=0.004)
+    assert_shows(app, scene)
+    for lane in scene.trace().lanes:
+        shown = app.page.locator(f"[data-testid=passes][data-lane={lane.rule}]")
+        for name in ("float32", "bfloat16"):
+            step = first_passing(lane, name, 0.004)
+            assert shown.get_attribute(f"data-{name}") == str(step or "")
+            if step:
+                assert f"step {step}, {scene.stream().labels[step - 1]}" in shown.inner_text()
+        value = app.page.locator(
+            f".plot:nth-child(3) [data-testid=curve-value][data-lane={lane.rule}]"
+        ).get_attribute("data-value")
+        assert lane.error_bfloat16 is not None
+        assert float(value) == pytest.approx(lane.error_bfloat16[3], rel=1e-6)
+    assert_fits(app)
+
+
+def test_a_trained_head_by_its_link(visit: Callable[..., StepPage]) -> None:
+    if not trained.names():
+        pytest.skip("no trained checkpoint in data/checkpoints")
+    name = trained.names()[0]
+    scene = Scene(
+        kind="layer", checkpoint=name, layer=1, head=1, pairs=4, seed=3, lanes=("delta", "layer"),
+        step=10,
+    )  # fmt: skip
+    app = visit(scene.to_query())
+    assert_shows(app, scene)
+    stream = scene.stream()
+    assert stream.remarks[9] in app.page.get_by_test_id("say").inner_text()
+    chips = app.page.get_by_test_id("token").locator(".word").all_inner_texts()
+    for label in stream.labels:
+        assert label in chips
+    app.control("number-input", "head").fill("99")
+    app.control("number-input", "head").press("Enter")
+    app.wait_for_note("is more than")
+    app.control("choice", "stream").select_option("words")
+    app.wait_for_scene(Scene(lanes=("delta", "layer"), step=6, head=app_heads(name) - 1,
+                             pairs=4, seed=3))  # fmt: skip
+
+
+def app_heads(name: str) -> int:
+    return trained.load(name).heads
+
+
 def test_a_knob_that_changes_nothing_is_not_drawn(app: StepPage) -> None:
     drawn = {
         name for name in CONTROLS
         if app.page.locator(f"[data-row='{knobs()[name].key}']").is_visible()
     }  # fmt: skip
-    of_words = {name for name in CONTROLS if knobs()[name].streams in ((), ("words",))}
-    assert drawn == of_words - {"beta", "refresh_eps"}
+    of_words = {n for n in CONTROLS if not knobs()[n].streams or "words" in knobs()[n].streams}
+    assert drawn == of_words - {"beta", "refresh_eps", "fork_at", "fork_to", "threshold"}
 
 
 def test_slider_can_be_dragged(app: StepPage) -> None:
@@ -458,6 +548,6 @@ def test_one_theme_for_the_whole_page(app: StepPage) -> None:
 def test_gallery_names_the_app(contexts: Callable[..., Any], lab: Any) -> None:
     page = contexts().new_page()
     page.goto(lab.address)
-    page.get_by_role("link", name="Step the recurrence").click()
+    page.get_by_role("link", name="Step the recurrence", exact=True).click()
     page.get_by_test_id("stepper").wait_for()
     page.close()

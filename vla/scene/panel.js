@@ -9,7 +9,8 @@ class Panel extends Form {
     this.source = h("div", { class: "source", data: { testid: "source" } });
     return [
       h("section", {}, h("h2", {}, "Scene"), this.picker, this.notes, this.source),
-      this.group("Stream"), this.group("Rules", this.origin), this.group("Knobs"), this.keep(),
+      this.group("Stream"), this.group("Rules", this.origin), this.group("Knobs"),
+      this.group("Fork"), this.group("Precision"), this.keep(),
     ];
   }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,4 +95,12 @@ def _option(knob: Knob, choice: str) -> dict[str, str]:
         return {"value": choice, "words": "a trained head", "help": sentence}
     if knob.key == "stream":
         return {"value": choice, "words": STREAMS[choice].title, "help": STREAMS[choice].sentence}
+    if knob.key == "checkpoint":
+        return {"value": choice, "words": _without_digest(choice, knob.choices())}
     return {"value": choice, "words": choice}
+
+
+def _without_digest(name: str, known: Sequence[str]) -> str:
+    """A checkpoint's name without its run's digest, where that tells it apart."""
+    short = name.rsplit("-", 1)[0]
+    return short if sum(each.rsplit("-", 1)[0] == short for each in known) == 1 else name

@@ -139,6 +139,25 @@ PRESETS: dict[str, Preset] = {
             kind="gaussian", n=12, queries=8, lanes=("vla", "rls", "published", "as_run"),
         ),
     ),
+    "healing": Preset(
+        "a slip, and whether it heals",
+        "One pair of 48 is stored with a wrong value. Which memories get over it?",
+        "The timeline is forked at step 3; S − S′ is what the slip has changed.",
+        "Linear attention never does: its ‖S−S′‖ stays 4.5. DeltaNet and VLA write over the slip, "
+        "3 % and 1 % are left; exact RLS weighs old and new alike and keeps 14 %.",
+        Scene(kind="gaussian", n=48, d=8, queries=0, fork="edit", lanes=_FOUR),
+    ),
+    "digits": Preset(
+        "how many digits",
+        "One key comes 60 times, with λ0 = 0.001. How many digits does each memory need?",
+        "Every rule also runs in float32 and bfloat16; the third curve is how far S drifts.",
+        "DeltaNet stays within 2 % in bfloat16. VLA and RLS are lost by the second token, and "
+        "VLA's float32 passes 1 % at step 44: A is left as a small difference of large numbers.",
+        Scene(
+            kind="repeated", distinct=1, n=60, lambda0=1e-3, compare=True,
+            lanes=("delta", "vla", "rls"),
+        ),
+    ),
     "words": Preset(
         "own words",
         "Your turn: which of these will be the first to go?",

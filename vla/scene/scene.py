@@ -33,8 +33,9 @@ from vla.rules.features import FEATURES
 from vla.rules.vla import DIRECTIONS, GAINS, VLA
 from vla.scene.knob import Knob, parameter
 from vla.scene.table import Table, knob
-from vla.tokens import STREAMS, Stream, make_stream
-from vla.trace import Trace, record
+from vla.tokens import STREAMS, Stream, edited, make_stream
+from vla.trace import Fork, Trace, fork, record, record_fork, with_rounding
+from vla.trace.fork import ACTS
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -187,10 +188,34 @@ class Scene(Table):
         "unit_keys", "flag", True, "unit keys", "Knobs",
         "Off leaves keys at their length after the feature map (delta rules, VLA, RLS).",
     )  # fmt: skip
+    fork: str = knob(
+        "fork", "choice", "none", "fork", "Fork",
+        "A second memory lives through the same tokens but one: see whether the two meet again.",
+        choices=lambda: ("none", *ACTS),
+    )  # fmt: skip
+    fork_at: int = knob(
+        "at", "int", 3, "at step", "Fork", "The step whose token the fork changes.",
+        low=1, high=400, idle={"fork": ("none",)},
+    )  # fmt: skip
+    fork_to: str = knob(
+        "to", "text", "", "edited to", "Fork",
+        "A new value, or key: value; a token number for a trained head. Empty: another one.",
+        high=90, streams=("words", LAYER), idle={"fork": ("none", "drop", "repeat")},
+    )  # fmt: skip
+
     dtype: str = knob(
-        "dtype", "choice", "float64", "precision", "Knobs",
+        "dtype", "choice", "float64", "precision", "Precision",
         "Number format the rules run in; errors are measured in float64.",
         choices=lambda: list(DTYPES),
+    )  # fmt: skip
+    compare: bool = knob(
+        "compare", "flag", False, "compare", "Precision",
+        "Runs every rule in float32 and bfloat16 too and draws how far S drifts from float64.",
+    )  # fmt: skip
+    threshold: float = knob(
+        "threshold", "float", 0.01, "threshold", "Precision",
+        "The first token whose relative error passes it is named.", low=1e-8, high=1.0,
+        idle={"compare": ("0",)},
     )  # fmt: skip
 
     step: int = knob(
@@ -216,7 +241,12 @@ class Scene(Table):
             then = "A drawn row is shown" if default == "" else "The prepared pairs are shown"
             messages.append(f"{error} {then} instead.")
             scene, more = replace(scene, **{field_name: default}).repaired()
-            messages += more
+            return scene, messages + more
+        try:
+            scene.forked()
+        except ValueError as error:
+            messages.append(f"{error} Nothing is forked.")
+            scene = replace(scene, fork="none")
         return scene, messages
 
     def within_model(self) -> tuple[Scene, list[str]]:
@@ -265,6 +295,21 @@ class Scene(Table):
             return trained.parse_row(model, self.tokens)
         return trained.row_of(model, pairs=self.pairs, seed=self.seed)
 
+    def forked(self) -> Fork | None:
+        """Both branches, if the timeline is forked. Raises ``ValueError`` for a fork it can't."""
+        if self.fork == "none":
+            return None
+        stream, token = self.stream(), self.fork_at - 1
+        if self.fork != "edit" or token >= len(stream) or not stream.writes[token]:
+            return fork(stream, self.fork, token)
+        if self.kind != LAYER:
+            text = self.fork_to if self.kind == "words" else ""
+            return fork(stream, "edit", token, edited(stream, token, text))
+        model = trained.load(self.checkpoint)
+        row = trained.edited_row(model, self.row(), token, self.fork_to)
+        other = trained.head_stream(self.checkpoint, self.layer, self.head, row)
+        return fork(stream, "edit", token, other)
+
     @property
     def running(self) -> tuple[str, ...]:
         """The lanes that this stream has: a layer's own rule needs a layer."""
@@ -303,7 +348,13 @@ class Scene(Table):
         """Every rule over the stream. Raises ``ValueError`` as :meth:`stream` and ``record`` do."""
         if not self.lanes:
             raise ArgumentError("rules", "none", "at least one rule", "Tick one.")
-        trace = record(self.rules(), self.stream(), dtype=DTYPES[self.dtype])
+        rules, forked, dtype = self.rules(), self.forked(), DTYPES[self.dtype]
+        if forked is None:
+            trace = record(rules, self.stream(), dtype=dtype)
+        else:
+            trace = record_fork(rules, forked, dtype=dtype)
+        if self.compare:
+            trace = with_rounding(trace, rules, threshold=self.threshold)
         lanes = (
             replace(lane, title=lane_title(name))
             for name, lane in zip(self.running, trace.lanes, strict=True)

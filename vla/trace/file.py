@@ -22,7 +22,7 @@ import torch
 
 from vla.errors import ArgumentError
 from vla.tokens import Stream
-from vla.trace.model import Array, Lane, Trace
+from vla.trace.model import Array, Branch, Lane, Trace
 from vla.words import Vocabulary
 
 FORMAT = "vla-trace"
@@ -171,7 +171,7 @@ def _trace(header: dict[str, Any], arrays: dict[str, Array]) -> Trace:
     stream = dict(fields.pop("stream"))
     words = stream.pop("vocabulary")
     vocabulary = None if words is None else Vocabulary(**_fields(words, arrays))
-    lanes = tuple(Lane(**_fields(lane, arrays)) for lane in fields.pop("lanes"))
+    lanes = tuple(_lane(dict(lane), arrays) for lane in fields.pop("lanes"))
     trace = Trace(
         stream=Stream(vocabulary=vocabulary, **_fields(stream, arrays)),
         lanes=lanes,
@@ -181,6 +181,12 @@ def _trace(header: dict[str, Any], arrays: dict[str, Array]) -> Trace:
     if any(len(lane.norm_S) != len(trace) for lane in lanes):
         raise ArgumentError("trace file", "lanes", f"{len(trace)} rows in every lane")
     return trace
+
+
+def _lane(record: dict[str, Any], arrays: dict[str, Array]) -> Lane:
+    branch = record.pop("branch", None)
+    side = None if branch is None else Branch(**_fields(branch, arrays))
+    return Lane(branch=side, **_fields(record, arrays))
 
 
 def _npy(array: Array) -> bytes:

@@ -11,6 +11,34 @@ from vla.tokens import Stream
 from vla.typing import Float, Int
 
 Array = np.ndarray
+FORMATS = ("float32", "bfloat16")
+"""Number formats whose error against float64 a lane can have."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The fork's side of a lane: the same rule on the same tokens but one (``vla.trace.fork``)."""
+
+    D: Float[Array, "m dv d"]
+    """``S − S'``, the main branch's memory less the fork's, at the lane's kept steps."""
+    gap: Float[Array, "n"]
+    """``‖S − S'‖`` (Frobenius); NaN for a rule without a matrix."""
+    recall: Float[Array, "m p"]
+    """The fork's relative recall error of each pair; NaN for one it did not store."""
+    recall_mean: Float[Array, "n"]
+    norm_S: Float[Array, "n"]
+    answers: tuple[str, ...]
+    correct: Int[Array, "n"]
+
+    @property
+    def left(self) -> float:
+        """The last gap as a share of the largest: 0 is healed, or never apart but for rounding.
+
+        NaN for a rule without a matrix, and once a memory has overflowed.
+        """
+        most = float(np.nanmax(self.gap, initial=0.0))
+        apart = most > 1e-12 * float(np.nanmax(self.norm_S, initial=0.0))
+        return float(self.gap[-1]) / most if apart else float(0 * self.gap[-1])
 
 
 @dataclass(frozen=True)
@@ -89,6 +117,11 @@ class Lane:
     now, the expected one is nearest in angle (on streams of more than 50 million steps × pairs,
     judged at kept steps and the first thousand queries only).
     """
+    branch: Branch | None = None
+    """The other side of a forked timeline."""
+    error_float32: Float[Array, "n"] | None = None
+    """``‖S_t − S_t*‖/‖S_t*‖`` of the rule in float32, S* in float64 (``vla.trace.rounding``)."""
+    error_bfloat16: Float[Array, "n"] | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +137,10 @@ class Trace:
     dtype: str = "float64"
     tolerance: float = 1e-6
     """Relative distance from the batch ridge answer above which a lane is said to part from it."""
+    forked_at: int | None = None
+    """First step at which the lanes' branches differ; ``None`` for one timeline."""
+    threshold: float | None = None
+    """Rounding error that is worth a flag; ``None`` where formats weren't compared."""
     made_by: dict[str, Any] = field(default_factory=dict)
     """Provenance: versions of vla and torch, and the date."""
 

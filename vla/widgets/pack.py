@@ -11,7 +11,9 @@ import numpy as np
 
 from vla.errors import ArgumentError
 from vla.rules import RULES
-from vla.trace import Lane, Trace, describe
+from vla.trace import Branch, Lane, Trace, describe
+from vla.trace.model import FORMATS
+from vla.trace.rounding import first_passing
 
 VERSION = 1
 MAX_BYTES = 64 * 2**20
@@ -38,6 +40,17 @@ NUMBERS = (
     ("recall_mean", "recall error", "mean relative recall error of the stored pairs"),
 )
 """The numbers beside each equation: key, symbol, what it is."""
+
+FORK_NUMBERS = (("gap", "‖S−S′‖", "distance of the two branches' memories"),)
+"""The number that a fork adds."""
+
+FORK_CURVES = (("gap", "‖S−S′‖", "distance of the two branches' memories: 0 is healed"),)
+ROUNDING_CURVES = (
+    (
+        "rounding", "rounding error",
+        "relative distance of S from its float64 run: bfloat16 solid, float32 dotted",
+    ),
+)  # fmt: skip
 
 CURVES = (
     ("norm_S", "‖S‖", "size of the memory"),
@@ -114,8 +127,14 @@ def pack(trace: Trace, *, max_bytes: int = MAX_BYTES) -> tuple[Header, bytes]:
         **_pack_pairs(trace, shown),
         "lanes": lanes,
         "scales": _scales(trace.lanes),
-        "numbers": [dict(zip(("key", "symbol", "words"), row, strict=True)) for row in NUMBERS],
-        "curves": [dict(zip(("key", "symbol", "words"), row, strict=True)) for row in CURVES],
+        "forked_at": trace.forked_at,
+        "threshold": trace.threshold,
+        "numbers": _rows(*NUMBERS, *(FORK_NUMBERS if trace.forked_at else ())),
+        "curves": _rows(
+            *CURVES,
+            *(FORK_CURVES if trace.forked_at else ()),
+            *(ROUNDING_CURVES if trace.threshold else ()),
+        ),
     }
     return header, b"".join(buffer.parts)
 
@@ -158,6 +177,10 @@ def uneven(trace: Trace) -> bool:
     largest = [float(np.nanmax(np.abs(lane.S), initial=0.0)) for lane in trace.lanes]
     seen = [value for value in largest if value > 0]
     return bool(seen) and max(seen) > 3 * min(seen)
+
+
+def _rows(*rows: tuple[str, str, str]) -> list[dict[str, str]]:
+    return [dict(zip(("key", "symbol", "words"), row, strict=True)) for row in rows]
 
 
 def _pack_stream(trace: Trace) -> Header:
@@ -225,6 +248,7 @@ def _pack_lane(trace: Trace, lane: Lane, name: str, buffer: _Buffer, shown: np.n
         matrix = getattr(lane, key)
         if matrix is not None:
             arrays[key] = buffer.add_symmetric(matrix)
+    arrays |= _pack_extras(lane, buffer, shown)
     return {
         "id": name,
         "rule": lane.rule,
@@ -234,13 +258,50 @@ def _pack_lane(trace: Trace, lane: Lane, name: str, buffer: _Buffer, shown: np.n
         "settings": {key: str(value) for key, value in lane.settings.items()},
         "has_matrix": _has_matrix(lane),
         "parts_at": lane.parts_at,
-        "answers": {str(step): lane.answers[step] for step in asked if lane.answers[step]},
-        "correct": {
-            str(step): int(lane.correct[step]) for step in asked if lane.correct[step] >= 0
-        },
+        **_pack_answers(lane, asked),
+        "branch": None if lane.branch is None else _pack_branch(lane.branch, asked),
+        "passes": _passes(trace, lane),
         "sentences": _sentences(trace, lane),
         "arrays": arrays,
     }
+
+
+def _pack_answers(side: Lane | Branch, asked: list[int]) -> Header:
+    return {
+        "answers": {str(step): side.answers[step] for step in asked if side.answers[step]},
+        "correct": {
+            str(step): int(side.correct[step]) for step in asked if side.correct[step] >= 0
+        },
+    }
+
+
+def _pack_branch(branch: Branch, asked: list[int]) -> Header:
+    """The fork's answers, and what is left of the gap at the end (``null`` without a gap)."""
+    left = branch.left if np.isfinite(branch.left) else None
+    return {**_pack_answers(branch, asked), "left": left}
+
+
+def _pack_extras(lane: Lane, buffer: _Buffer, shown: np.ndarray) -> Header:
+    """Arrays of a fork and of other number formats, where there are any."""
+    arrays = {}
+    for name in ("error_float32", "error_bfloat16"):
+        if getattr(lane, name) is not None:
+            arrays[name] = buffer.add(getattr(lane, name))
+    if lane.branch is not None:
+        arrays["gap"] = buffer.add(lane.branch.gap)
+        arrays["branch_norm_S"] = buffer.add(lane.branch.norm_S)
+        arrays["branch_recall_mean"] = buffer.add(lane.branch.recall_mean)
+        arrays["branch_recall"] = buffer.add(lane.branch.recall[:, shown])
+        if _has_matrix(lane):
+            arrays["D"] = buffer.add(lane.branch.D)
+    return arrays
+
+
+def _passes(trace: Trace, lane: Lane) -> dict[str, int | None]:
+    """The first step at which each format's error passes the threshold."""
+    if trace.threshold is None:
+        return {}
+    return {name: first_passing(lane, name, trace.threshold) for name in FORMATS}
 
 
 def _has_matrix(lane: Lane) -> bool:

@@ -28,6 +28,16 @@ const KINDS = [
   },
 ];
 
+// In a forked timeline it takes the write's place.
+const FORK = {
+  key: "D",
+  name: "fork",
+  words: "S − S′: the memory less that of the fork, which lived through one other token",
+  scale: "S",
+};
+const CURVES = ["norm_S", "norm_A", "recall_mean"];
+const BRANCH_CURVES = { norm_S: "branch_norm_S", recall_mean: "branch_recall_mean" };
+
 // Formats.
 
 export function three(x) {
@@ -47,7 +57,7 @@ function exact(x) {
 }
 
 const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
-const symbol = (key) => (key === "dS" ? "ΔS" : key);
+const symbol = (key) => ({ dS: "ΔS", D: "S−S′" })[key] ?? key;
 
 function h(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -108,12 +118,22 @@ class Trace {
       this.d,
       this.dv,
       this.lanes.map((lane) => [lane.id, lane.title, lane.equation, lane.dash, lane.settings]),
+      this.forked,
+      this.threshold,
     ]);
     this.pairOfToken = new Map(this.pairs.map((token, pair) => [token, pair]));
   }
 
   get last() {
     return this.steps - 1;
+  }
+
+  get forked() {
+    return this.forked_at != null;
+  }
+
+  get kinds() {
+    return this.forked ? [...KINDS.slice(0, 3), FORK] : KINDS;
   }
 
   // The pair a token wrote or, for a query, the pair it asks for; −1 if there is none.
@@ -539,7 +559,7 @@ class TokenStrip {
     const { trace } = this.app;
     const query = token >= 0 && Boolean(trace.asks[token]);
     const label = token < 0 ? "start" : trace.labels[token];
-    const marks = query ? trace.lanes.map((lane) => this.mark(lane, token)) : [];
+    const marks = query ? trace.lanes.flatMap((lane) => this.marks(lane, token)) : [];
     return h(
       "button",
       {
@@ -563,18 +583,27 @@ class TokenStrip {
     return `Step ${token + 1}: ${query ? "asks" : "stores"} ${label}. Click to jump there.`;
   }
 
-  mark(lane, token) {
-    const right = lane.correct[token + 1];
+  // What a lane answers and, where the fork answers otherwise, what the fork does.
+  marks(lane, token) {
+    const [own, other] = [lane, lane.branch].map((side) => side?.answers[token + 1]);
+    const differs =
+      lane.branch && (own !== other || lane.correct[token + 1] !== lane.branch.correct[token + 1]);
+    return [this.mark(lane, token, lane), differs ? this.mark(lane, token, lane.branch) : null];
+  }
+
+  mark(lane, token, side) {
+    const right = side.correct[token + 1];
     if (right == null) return null;
-    const word = lane.answers[token + 1] ?? "";
+    const word = side.answers[token + 1] ?? "";
+    const who = side === lane ? lane.title : `${lane.title}, forked,`;
     return h(
       "span",
       {
-        class: "mark",
-        data: { lane: lane.id, right: String(right) },
-        title: `${lane.title} answers ${word} (${right ? "right" : "wrong"})`,
+        class: side === lane ? "mark" : "mark fork",
+        data: { lane: lane.id, right: String(right), side: side === lane ? "main" : "fork" },
+        title: `${who} answers ${word} (${right ? "right" : "wrong"})`,
       },
-      swatch(lane),
+      side === lane ? swatch(lane) : "fork:",
       h("span", { class: "word" }, word),
       right ? "✓" : "✗",
     );
@@ -701,6 +730,7 @@ class HeatPanel {
     if (this.lane.has_matrix || this.kind.scale !== "S")
       return `this rule keeps no ${this.kind.key}`;
     const stored = this.app.storedAt(this.app.state.step);
+    if (this.kind.key === "D") return "keeps no S to compare";
     return this.kind.key === "S" ? `keeps all t pairs: ${stored} now` : "adds one pair";
   }
 
@@ -708,7 +738,7 @@ class HeatPanel {
     const { look, trace, state } = this.app;
     const style = { look, scale: trace.scales[this.kind.scale], stretch: state.stretch };
     paintMatrix(ctx, this.box, this.values(), style);
-    if (this.kind.scale === "S") this.drawStrips(ctx, style);
+    if (["S", "dS"].includes(this.kind.key)) this.drawStrips(ctx, style);
     this.drawLit(ctx);
     this.drawCell(ctx);
   }
@@ -800,7 +830,7 @@ function paintVector(ctx, box, values, thick, style) {
 class LaneRow {
   constructor(app, lane) {
     Object.assign(this, { app, lane });
-    this.heats = KINDS.map((kind) => new HeatPanel(app, lane, kind));
+    this.heats = app.trace.kinds.map((kind) => new HeatPanel(app, lane, kind));
     this.numbers = new Map();
     this.verdict = h("span", { class: "verdict", data: { testid: "verdict", lane: lane.id } });
     this.sentence = h("p", { class: "sentence", data: { testid: "sentence", lane: lane.id } });
@@ -836,7 +866,7 @@ class LaneRow {
         "dl",
         { class: "numbers" },
         this.app.trace.numbers.map((number) => this.number(number)),
-        this.ridge(),
+        this.last(),
       ),
       this.sentence,
     );
@@ -845,7 +875,38 @@ class LaneRow {
   number({ key, symbol: name, words }) {
     const value = h("dd", { data: { testid: "number", lane: this.lane.id, number: key } });
     this.numbers.set(key, value);
-    return h("div", { title: words }, h("dt", {}, name), value);
+    // What a fork or other formats add takes the room of what the curves show anyway.
+    const { forked, threshold } = this.app.trace;
+    const compared = threshold != null;
+    const spare = {
+      spectral_closed: forked || compared,
+      spectral_svd: compared,
+      delta: forked && compared,
+      norm_dS: forked && compared,
+    };
+    return h("div", { title: words, hidden: Boolean(spare[key]) }, h("dt", {}, name), value);
+  }
+
+  // The last places of the row: how the fork ends, which token spoils a format, or the ridge.
+  last() {
+    const { forked, threshold } = this.app.trace;
+    const ends = forked ? this.left() : this.ridge();
+    if (threshold == null) return ends;
+    return forked ? [ends, this.passing()] : this.passing();
+  }
+
+  left() {
+    const words =
+      "what is left of ‖S−S′‖ at the last step, as a share of its largest: 0 % is healed, 100 % is never";
+    return h("div", { title: words }, h("dt", {}, "gap left"), this.parts);
+  }
+
+  passing() {
+    const { threshold } = this.app.trace;
+    this.passes = h("dd", { data: { testid: "passes", lane: this.lane.id } });
+    const words = `first token at which S is further than ${threshold} (relative) from its float64 run; flagged on the curve`;
+    const name = `rounding error past ${threshold}`;
+    return h("div", { title: words, class: "wide" }, h("dt", {}, name), this.passes);
   }
 
   ridge() {
@@ -854,10 +915,30 @@ class LaneRow {
   }
 
   setParts() {
+    this.setPasses();
+    if (this.app.trace.forked) {
+      const { left } = this.lane.branch;
+      this.parts.dataset.value = String(left);
+      return setText(this.parts, left == null ? "–" : `${short(100 * left)} %`);
+    }
     const { parts_at: step } = this.lane;
     const compared =
       this.lane.has_matrix && this.lane.array("ridge_distance").some(Number.isFinite);
     setText(this.parts, !compared ? "–" : step == null ? "never" : `step ${step}`);
+  }
+
+  setPasses() {
+    if (!this.passes) return;
+    const { labels } = this.app.trace;
+    const at = (name) => {
+      const step = this.lane.passes[name];
+      return step == null ? "never" : `step ${step}, ${labels[step - 1]}`;
+    };
+    const none = !this.lane.has_matrix;
+    setText(this.passes, none ? "–" : `bf16 ${at("bfloat16")} · f32 ${at("float32")}`);
+    this.passes.title = this.passes.textContent;
+    for (const name of ["bfloat16", "float32"])
+      this.passes.dataset[name] = String(this.lane.passes[name] ?? "");
   }
 
   take(lane) {
@@ -904,19 +985,20 @@ class Heads {
       h("canvas", { "aria-hidden": "true", data: { testid: "scale", kind: kind.key } }),
     );
     this.rest = h("span", { class: "rest" });
+    this.names = KINDS.map(() => h("div", { class: "name" }));
     this.node = h(
       "div",
       { class: "heads" },
-      KINDS.map((kind, i) =>
-        h(
-          "div",
-          { class: "head", title: kind.words },
-          h("div", { class: "name" }, h("b", {}, symbol(kind.key)), kind.name),
-          this.bars[i],
-        ),
-      ),
+      this.names.map((name, i) => h("div", { class: "head" }, name, this.bars[i])),
       h("div", { class: "head" }, this.rest),
     );
+  }
+
+  name(kinds) {
+    kinds.forEach((kind, i) => {
+      this.names[i].replaceChildren(h("b", {}, symbol(kind.key)), kind.name);
+      this.names[i].parentNode.title = kind.words;
+    });
   }
 
   paint() {
@@ -1009,6 +1091,26 @@ class Plot {
     return this.app.trace.lanes.filter((lane) => this.app.state.visible.has(lane.id));
   }
 
+  // Errors span many powers of ten, so they have a logarithmic axis whatever the others have.
+  get log() {
+    return this.app.state.log || this.key === "rounding";
+  }
+
+  // The lines of this plot: one a lane, or one for each format, or one for each branch.
+  series() {
+    const { trace } = this.app;
+    const twin = trace.forked && BRANCH_CURVES[this.key];
+    return this.lanes().flatMap((lane) => {
+      if (this.key === "rounding")
+        return [
+          { lane, key: "error_bfloat16", dash: 0 },
+          { lane, key: "error_float32", dash: 2 },
+        ];
+      const own = { lane, key: this.key, dash: lane.dash };
+      return twin ? [own, { lane, key: twin, dash: 1 }] : [own];
+    });
+  }
+
   paint() {
     const { look, state, plotWidth: width, plotHeight: height } = this.app;
     this.pick.value = this.key;
@@ -1034,7 +1136,7 @@ class Plot {
     const { step, visible } = this.app.state;
     this.app.trace.lanes.forEach((lane, i) => {
       this.outputs[i].style.display = visible.has(lane.id) ? "" : "none";
-      const value = lane.at(this.key, step);
+      const value = lane.at(this.key === "rounding" ? "error_bfloat16" : this.key, step);
       setText(this.outputs[i].lastChild, three(value));
       this.outputs[i].lastChild.dataset.value = String(value);
     });
@@ -1047,22 +1149,58 @@ class Plot {
     const ctx = surface(this.still, width, height);
     if (!this.range) return this.drawNothing(ctx);
     this.drawAxes(ctx);
-    for (const lane of this.lanes()) this.drawLane(ctx, lane);
+    for (const line of this.series()) this.drawLane(ctx, line);
+    this.drawFork(ctx);
     if (["norm_S", "recall_mean", "ridge_distance"].includes(this.key))
-      for (const lane of this.lanes()) this.drawFlag(ctx, lane);
+      for (const lane of this.lanes()) this.drawFlag(ctx, lane, lane.parts_at);
+    if (this.key === "rounding") this.drawFormats(ctx);
+  }
+
+  // Flags where a format passes the threshold, and each format's name at its lines.
+  drawFormats(ctx) {
+    const { trace, look } = this.app;
+    const ends = {};
+    for (const { lane, key } of this.series()) {
+      this.drawFlag(ctx, lane, lane.passes[key.slice(6)], key);
+      const value = lane.at(key, trace.last);
+      if (this.shows(value)) ends[key] = [...(ends[key] ?? []), this.y(value)];
+    }
+    ctx.font = `12px ${look.font}`;
+    ctx.fillStyle = look.ink;
+    ctx.textAlign = "right";
+    // In the room between the two: below the lines of one, above those of the other.
+    for (const [key, ys] of Object.entries(ends)) {
+      const below = key === "error_bfloat16";
+      ctx.textBaseline = below ? "top" : "bottom";
+      const y = below ? Math.max(...ys) + 4 : Math.min(...ys) - 4;
+      ctx.fillText(key.slice(6), this.area.x + this.area.width, y);
+    }
+  }
+
+  // Where the two branches part.
+  drawFork(ctx) {
+    const { trace, look } = this.app;
+    if (!trace.forked) return;
+    ctx.strokeStyle = look.line;
+    ctx.lineWidth = 1;
+    ctx.setLineDash([4, 3]);
+    ctx.beginPath();
+    line(ctx, Math.round(this.x(trace.forked_at)) + 0.5, this.area.y, 0, this.area.height);
+    ctx.stroke();
+    ctx.setLineDash([]);
   }
 
   rangeOf() {
     let [low, high] = [Infinity, -Infinity];
-    for (const lane of this.lanes()) {
-      for (const value of lane.array(this.key)) {
+    for (const { lane, key } of this.series()) {
+      for (const value of lane.array(key) ?? []) {
         if (!this.shows(value)) continue;
         if (value < low) low = value;
         if (value > high) high = value;
       }
     }
     if (!(high >= low)) return null;
-    return this.app.state.log ? logRange(low, high) : linearRange(low, high);
+    return this.log ? logRange(low, high) : linearRange(low, high);
   }
 
   drawNothing(ctx) {
@@ -1077,11 +1215,11 @@ class Plot {
   // A logarithmic axis has no place for zero, nor for recall that is exact but for rounding.
   shows(value) {
     const least = this.key === "recall_mean" ? 1e-6 : 0;
-    return Number.isFinite(value) && (!this.app.state.log || value > least);
+    return Number.isFinite(value) && (!this.log || value > least);
   }
 
   y(value) {
-    const v = this.app.state.log ? Math.log10(value) : value;
+    const v = this.log ? Math.log10(value) : value;
     const share = (v - this.range[0]) / (this.range[1] - this.range[0]);
     return this.area.y + this.area.height * (1 - clamp(share, 0, 1));
   }
@@ -1091,13 +1229,13 @@ class Plot {
   }
 
   drawAxes(ctx) {
-    const { look, state, trace } = this.app;
+    const { look, trace } = this.app;
     const { x, y, width, height } = this.area;
     ctx.font = `12px ${look.font}`;
     ctx.fillStyle = look.muted;
     ctx.textBaseline = "middle";
     ctx.textAlign = "right";
-    const ticks = state.log ? logTicks(...this.range) : niceTicks(...this.range, 4);
+    const ticks = this.log ? logTicks(...this.range) : niceTicks(...this.range, 4);
     for (const tick of ticks) this.drawTick(ctx, tick);
     ctx.textBaseline = "top";
     this.stepTicks().forEach((step) => {
@@ -1123,7 +1261,7 @@ class Plot {
   }
 
   drawTick(ctx, tick) {
-    const { log } = this.app.state;
+    const { log } = this;
     const at = this.y(log ? 10 ** tick : tick);
     ctx.strokeStyle = this.app.look.grid;
     ctx.lineWidth = 1;
@@ -1133,12 +1271,13 @@ class Plot {
     ctx.fillText(log ? tenTo(tick) : short(tick), this.area.x - 5, at);
   }
 
-  drawLane(ctx, lane) {
-    const values = lane.array(this.key);
+  drawLane(ctx, { lane, key, dash }) {
+    const values = lane.array(key);
+    if (!values) return;
     ctx.strokeStyle = lane.shade;
     ctx.lineWidth = 2;
     ctx.lineJoin = "round";
-    ctx.setLineDash([[], [5, 3], [2, 2], [8, 3, 2, 3]][lane.dash % 4]);
+    ctx.setLineDash([[], [5, 3], [2, 2], [8, 3, 2, 3]][dash % 4]);
     ctx.beginPath();
     let drawing = false;
     for (const step of this.steps(values)) {
@@ -1167,9 +1306,9 @@ class Plot {
     return chosen;
   }
 
-  drawFlag(ctx, lane) {
-    const step = lane.has_matrix ? lane.parts_at : null;
-    const value = step == null ? NaN : lane.at(this.key, step);
+  drawFlag(ctx, lane, at, key = this.key) {
+    const step = lane.has_matrix ? at : null;
+    const value = step == null ? NaN : lane.at(key, step);
     if (!this.shows(value)) return;
     const [x, y] = [this.x(step), this.y(value)];
     const up = y - this.area.y > 18 ? -1 : 1;
@@ -1193,18 +1332,18 @@ class Plot {
     ctx.beginPath();
     line(ctx, Math.round(this.x(step)) + 0.5, y, 0, height);
     ctx.stroke();
-    for (const lane of this.lanes()) this.drawPoint(ctx, lane, step, 3.5, true);
+    for (const each of this.series()) this.drawPoint(ctx, each, step, 3.5, true);
     if (hover == null) return;
     ctx.setLineDash([2, 2]);
     ctx.beginPath();
     line(ctx, Math.round(this.x(hover + 1)) + 0.5, y, 0, height);
     ctx.stroke();
     ctx.setLineDash([]);
-    for (const lane of this.lanes()) this.drawPoint(ctx, lane, hover + 1, 4.5, false);
+    for (const each of this.series()) this.drawPoint(ctx, each, hover + 1, 4.5, false);
   }
 
-  drawPoint(ctx, lane, step, radius, full) {
-    const value = lane.at(this.key, step);
+  drawPoint(ctx, { lane, key }, step, radius, full) {
+    const value = lane.at(key, step);
     if (!this.shows(value)) return;
     ctx.beginPath();
     ctx.arc(this.x(step), this.y(value), radius, 0, 7);
@@ -1220,8 +1359,12 @@ class Plot {
   rest() {
     const { step } = this.app.state;
     const curve = this.app.trace.curves.find((each) => each.key === this.key);
-    const values = this.lanes()
-      .map((lane) => `${lane.title} ${three(lane.at(this.key, step))}`)
+    const named = { error_bfloat16: " in bfloat16", error_float32: " in float32" };
+    const values = this.series()
+      .map(({ lane, key }) => {
+        const side = named[key] ?? (key === this.key ? "" : ", forked");
+        return `${lane.title}${side} ${three(lane.at(key, step))}`;
+      })
       .join(", ");
     this.canvas.setAttribute(
       "aria-label",
@@ -1286,12 +1429,13 @@ class Ladder {
   layout() {
     const { trace, plotHeight, state } = this.app;
     const count = Math.max(1, trace.pairs.length);
-    const least = Math.max(15, 4 * state.visible.size + 3);
+    const bars = state.visible.size * (trace.forked ? 2 : 1);
+    const least = Math.max(15, 4 * bars + 3);
     this.axis = 16;
     this.row = clamp(
       Math.floor((plotHeight - this.axis) / count),
       least,
-      Math.max(least, 14 * state.visible.size + 6),
+      Math.max(least, 14 * bars + 6),
     );
     this.spacer.style.height = `${Math.max(0, this.row * count + this.axis - plotHeight)}px`;
     this.labels = new Map();
@@ -1390,9 +1534,10 @@ class Ladder {
     ctx.fillText(this.label(ctx, pair), this.area.x - 8, y + this.row / 2);
     if (status !== "stored") return this.drawStatus(ctx, pair, y, status);
     const lanes = trace.lanes.filter((lane) => state.visible.has(lane.id));
-    const bar = Math.min(12, (this.row - 4) / lanes.length);
-    const start = y + (this.row - bar * lanes.length) / 2;
-    lanes.forEach((lane, i) => this.drawBar(ctx, lane, pair, start + i * bar, bar));
+    const bars = lanes.flatMap((lane) => this.sides(lane));
+    const bar = Math.min(12, (this.row - 4) / bars.length);
+    const start = y + (this.row - bar * bars.length) / 2;
+    bars.forEach((each, i) => this.drawBar(ctx, each, pair, start + i * bar, bar));
   }
 
   status(pair) {
@@ -1427,20 +1572,24 @@ class Ladder {
     ctx.fillText(text, this.area.x + 4, y + this.row / 2);
   }
 
-  value(lane, pair) {
-    return lane.array("recall")[
-      lane.frame(this.app.state.step) * this.app.trace.pairs.length + pair
-    ];
+  // A lane's bars: its own recall and, hollow, the fork's.
+  sides(lane) {
+    const own = { lane, key: "recall", hollow: lane.dash > 0 };
+    return this.app.trace.forked ? [own, { lane, key: "branch_recall", hollow: true }] : [own];
   }
 
-  drawBar(ctx, lane, pair, y, height) {
-    const value = this.value(lane, pair);
+  value(lane, pair, key = "recall") {
+    return lane.array(key)[lane.frame(this.app.state.step) * this.app.trace.pairs.length + pair];
+  }
+
+  drawBar(ctx, { lane, key, hollow }, pair, y, height) {
+    const value = this.value(lane, pair, key);
     if (!Number.isFinite(value)) return;
     const length = Math.max(1, (Math.min(value, this.top) / this.top) * this.area.width);
     const thick = Math.max(2, height - 1.5);
     ctx.fillStyle = ctx.strokeStyle = lane.shade;
     ctx.lineWidth = 1;
-    if (lane.dash) ctx.strokeRect(this.area.x + 0.5, y + 0.5, length, thick - 1);
+    if (hollow) ctx.strokeRect(this.area.x + 0.5, y + 0.5, length, thick - 1);
     else ctx.fillRect(this.area.x, y, length, thick);
     if (height < 10) return;
     ctx.font = `12px ${this.app.look.font}`;
@@ -1457,7 +1606,10 @@ class Ladder {
       trace.pairs_total > trace.pairs.length
         ? `${trace.pairs.length} of ${trace.pairs_total} shown. `
         : "";
-    setText(this.note, `${sample}relative recall error: 0 is perfect, 1 is no better than silence`);
+    const words = trace.forked
+      ? "relative recall error; hollow: the fork"
+      : "relative recall error: 0 is perfect, 1 is no better than silence";
+    setText(this.note, sample + words);
   }
 
   reading(pair) {
@@ -1467,7 +1619,10 @@ class Ladder {
       return `${label}: ${this.status(pair) === "later" ? "not stored yet" : "replaced"}`;
     const values = trace.lanes
       .filter((lane) => state.visible.has(lane.id))
-      .map((lane) => `${lane.title} ${three(this.value(lane, pair))}`);
+      .map((lane) => {
+        const [own, fork] = this.sides(lane).map(({ key }) => three(this.value(lane, pair, key)));
+        return `${lane.title} ${own}${fork ? ` (fork ${fork})` : ""}`;
+      });
     return `${label}: ${values.join(", ")}`;
   }
 
@@ -1705,9 +1860,15 @@ class Tables {
       number.words,
       ...lanes.map((lane) => three(lane.at(number.key, state.step))),
     ]);
+    const { ladder } = this.app;
     const pairs = trace.pairs.map((token, pair) => [
       trace.labels[token],
-      ...lanes.map((lane) => three(this.app.ladder.value(lane, pair))),
+      ...lanes.map((lane) =>
+        ladder
+          .sides(lane)
+          .map(({ key }) => three(ladder.value(lane, pair, key)))
+          .join(", forked "),
+      ),
     ]);
     this.body.replaceChildren(
       table(`numbers at step ${state.step}`, lanes, numbers),
@@ -1755,7 +1916,7 @@ export class Stepper {
       log: false,
       stretch: false,
       visible: new Set(),
-      curves: ["norm_S", "norm_A", "recall_mean"],
+      curves: CURVES,
       ...host.view(),
     };
     this.frames = 0;
@@ -1837,6 +1998,8 @@ export class Stepper {
     const refocus = this.noteFocus();
     this.state.step = clamp(this.state.step, 0, this.trace.last);
     this.state.hover = this.state.cell = null;
+    this.chooseCurves(before);
+    this.heads.name(this.trace.kinds);
     this.see();
     this.relook(false);
     if (before?.signature === this.trace.signature)
@@ -1851,6 +2014,16 @@ export class Stepper {
     this.layout();
     this.paint();
     refocus();
+  }
+
+  // A fork brings its gap, other formats their error, in the place of a curve; gone, it comes back.
+  chooseCurves(before) {
+    const known = new Set(this.trace.curves.map((curve) => curve.key));
+    const curves = this.state.curves.map((key, i) => (known.has(key) ? key : CURVES[i]));
+    const has = (trace, key) => trace?.curves.some((curve) => curve.key === key);
+    for (const [slot, key] of ["", "gap", "rounding"].entries())
+      if (known.has(key) && !has(before, key) && !curves.includes(key)) curves[slot] = key;
+    this.state.curves = curves;
   }
 
   // What has the focus may be built anew; the node that takes its place gets it back.
@@ -2103,7 +2276,8 @@ export class Stepper {
     const what = does.filter(Boolean).join(" and ");
     const wanted = trace.wanted[step - 1];
     const remark = trace.remarks[step - 1];
-    const answer = (wanted ? `; the stored answer is ${wanted}` : "") + (remark ? `; ${remark}` : "");
+    const clauses = [wanted && `the stored answer is ${wanted}`, remark];
+    const answer = clauses.map((clause) => (clause ? `; ${clause}` : "")).join("");
     return `Step ${step} of ${trace.last}: ${what} ${trace.labels[step - 1].replace(/^\? */, "")}${answer}.`;
   }
 
@@ -2238,7 +2412,7 @@ export class Stepper {
   panels() {
     const lanes = this.trace.lanes;
     const matrices = lanes.flatMap((lane) =>
-      KINDS.filter((kind) => lane.has_matrix && lane.size(kind.key)).map((kind) => [
+      this.trace.kinds.filter((kind) => lane.has_matrix && lane.size(kind.key)).map((kind) => [
         `${kind.key} ${lane.id}`,
         `${symbol(kind.key)} of ${lane.title}, this step`,
       ]),
@@ -2287,7 +2461,9 @@ export class Stepper {
       "pair",
       "stored at step",
       "replaced at step",
-      ...trace.lanes.map((lane) => `recall error ${lane.id}`),
+      ...trace.lanes.flatMap((lane) =>
+        this.ladder.sides(lane).map(({ key }) => `${key.replace("_", " ")} error ${lane.id}`),
+      ),
     ];
     return [
       head,
@@ -2295,7 +2471,9 @@ export class Stepper {
         trace.labels[token],
         token + 1,
         trace.overwritten_at[pair] < 0 ? "" : trace.overwritten_at[pair],
-        ...trace.lanes.map((lane) => this.ladder.value(lane, pair)),
+        ...trace.lanes.flatMap((lane) =>
+          this.ladder.sides(lane).map(({ key }) => this.ladder.value(lane, pair, key)),
+        ),
       ]),
     ];
   }
