@@ -91,7 +91,7 @@ def _(get_turn, session):
         for lane in _lanes
     )
     right = (
-        f'<div role="img" aria-label="{escape(session.words(), quote=True)}">'
+        f'<div role="figure" aria-label="{escape(session.words(), quote=True)}">'
         f"{mo.as_html(mo.ui.plotly(_figure))}</div>"
         f'<div class="numbers"><table><thead><tr><td></td>{_head}</tr></thead>'
         f"<tbody>{_body}</tbody></table></div>"

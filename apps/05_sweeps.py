@@ -150,7 +150,7 @@ def _(acts, files, get_turn, job, picture, session, table):
 
     def figured(figure, shown):
         words = escape(alt(figure), quote=True)
-        return f'<div role="img" aria-label="{words}">{mo.as_html(shown)}</div>'
+        return f'<div role="figure" aria-label="{words}">{mo.as_html(shown)}</div>'
 
     _curves = session.learning()
     _camera = {"toImageButtonOptions": {"scale": 2, "filename": session.file("curves")}}

@@ -144,7 +144,7 @@ def _(files, get_turn, job, measure, session, table):
         if body
     )
     right = (
-        f'<div class="picture" role="img" aria-label="{escape(session.words(), quote=True)}">'
+        f'<div class="picture" role="figure" aria-label="{escape(session.words(), quote=True)}">'
         f"{_shown}</div>"
         f'<p class="standing" data-testid="standing">{escape(session.standing())}</p>'
         f'<div class="acts">{mo.as_html(measure)}{files}</div>{job}'

@@ -96,7 +96,7 @@ def test_prepared_scenes_and_their_words(page: Any) -> None:
         assert STABILITY[name].answer in page.locator(".words").inner_text()
         assert_shows(page, STABILITY[name].scene)
         words = finished(STABILITY[name].scene).words()
-        page.locator(f'[role=img][aria-label="{words}"]').wait_for()
+        page.locator(f'[role=figure][aria-label="{words}"]').wait_for()
 
 
 def test_a_long_run_shows_progress_and_stops(page: Any, tmp_path: Path) -> None:
