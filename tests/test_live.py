@@ -216,15 +216,17 @@ def test_stop_on_one_page_leaves_the_other_alone() -> None:
 
 
 def test_two_pages_follow_one_job() -> None:
-    here = Page()
+    here, told = Page(), []
     job = here.live.start(live_work.forever, where="thread", key="shared")
-    there = Page(key="shared")
-    assert there.live.job is job
+    there = Page(key="shared", news=lambda job: told.append(job.status))
+    assert told == []
+    assert (there.live.job, there.live.status) == (job, RUNNING)
     there.ask("stop")
     for page in (here, there):
         until(lambda page=page: page.ask() or not page.live.running)
         assert page.live.status == CANCELLED
         assert page.ends == [job]
+    assert told[-1] == CANCELLED
 
 
 def test_a_page_that_never_asks_again_costs_nothing() -> None:

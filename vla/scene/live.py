@@ -411,7 +411,9 @@ class Live(anywidget.AnyWidget):
         self._seen = -1
         self._told_end = True
         if key and (job := running(key)):
-            self.follow(job)
+            # No call back from here: whoever makes this widget isn't ready to be called.
+            self.job, self._told_end = job, False
+            self.title, self.status, self.words = job.title, RUNNING, job.words
 
     @property
     def running(self) -> bool:
