@@ -182,3 +182,13 @@ def test_digits() -> None:
     assert errors["vla"][1][1:3].max() > 1
     assert errors["rls"][1][1:3].max() > 1
     assert first_passing(lane("digits", "vla"), "float32", 0.01) == 44
+
+
+@pytest.mark.skipif("trained" not in PRESETS, reason="its checkpoint isn't here")
+def test_trained() -> None:
+    trace = traced("trained")
+    asks = np.flatnonzero(trace.stream.asks()) + 1
+    found = {lane.rule: int((lane.correct[asks] == 1).sum()) for lane in trace.lanes}
+    assert found == {"linear": 3, "delta": 8, "layer": 8}
+    assert asks[0] == PRESETS["trained"].scene.step + 1
+    assert all(trace.stream.remarks[t - 1].endswith("right") for t in asks)

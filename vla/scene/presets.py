@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from vla.scene.scene import Scene
+from vla import trained
+from vla.scene.scene import LAYER, PLAIN, Scene
 
 
 class Preset(NamedTuple):
@@ -25,6 +26,24 @@ class Preset(NamedTuple):
 _FOUR = ("linear", "delta", "vla", "rls")
 _GATES = "cat: meow, dog: woof, cow: moo, owl: hoot, bee: buzz, ? cat"
 _PLACES = "Paris: France, Roma: Italia, 東京: 日本, ? Paris, ? Roma, ? 東京"
+
+
+def _trained() -> dict[str, Preset]:
+    """The scene of a trained head, where its checkpoint is here."""
+    if PLAIN not in trained.names():
+        return {}
+    return {"trained": Preset(
+        "inside a trained layer",
+        "A trained model's second layer stores eight pairs. Which rules find them by its own keys?",
+        "Head 0 of the authors' VLA, trained on MQAR: every token writes, and queries read too.",
+        "The layer's own rule and DeltaNet find all 8 values, linear attention 3: training made "
+        "keys that a residual write can tell apart.",
+        Scene(
+            kind=LAYER, checkpoint=PLAIN, layer=1, head=0, lanes=("linear", "delta", LAYER),
+            step=17,
+        ),
+    )}  # fmt: skip
+
 
 PRESETS: dict[str, Preset] = {
     "overwrite": Preset(
@@ -158,6 +177,7 @@ PRESETS: dict[str, Preset] = {
             lanes=("delta", "vla", "rls"),
         ),
     ),
+    **_trained(),
     "words": Preset(
         "own words",
         "Your turn: which of these will be the first to go?",
