@@ -145,9 +145,10 @@ def _end(values: Float[Array, "r c"], fixed: float | None) -> float:
 
 
 def _matrix(name: str, values: Float[Array, "r c"], end: float, look: Theme) -> go.Heatmap:
+    gap = 1 if max(values.shape) <= 32 else 0  # more cells than that would be mostly gap
     return go.Heatmap(
         z=values, zmin=-end, zmax=end, colorscale=colourscale(look.diverging), showscale=False,
-        name=name, xgap=1, ygap=1,
+        name=name, xgap=gap, ygap=gap,
         hovertemplate="row %{y}, column %{x}<br>%{z:.3g}<extra>" + name + "</extra>",
     )  # fmt: skip
 
