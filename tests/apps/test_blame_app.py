@@ -52,7 +52,7 @@ def address(folder: Path, start_lab: Callable[..., Any]) -> str:  # noqa: ARG001
 
 def visit(context: Any, address: str, query: dict[str, str]) -> Any:
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(40_000)
     page.goto(f"{address}blame/?{urlencode(query)}")
     page.get_by_test_id("panel").wait_for()
     page.get_by_test_id("verdict").wait_for()
