@@ -23,7 +23,7 @@ def _row(config, label, name, budget, accuracy, device) -> RunRow:
         status="done", step=config.steps,
         curve={"step": [5, 10], "loss": [2.0, 1.0], "accuracy": [accuracy / 2, accuracy]},
         evaluation={k: {"accuracy": v, "loss": 1.0, "count": 64} for k, v in scores.items()},
-        device=device, commit="1234567890+", duration=2.0, jobs=16, parameters=1000,
+        device=device, commit="feedbee0+", duration=2.0, jobs=16, parameters=1000,
         finished="2026-11-30T12:00:00+00:00", state={"S": 10, "total": 10},
     )  # fmt: skip
     return RunRow(config.key, config, "done", result, label=label, preset=name, budget=budget)

@@ -94,13 +94,13 @@ def test_recorded_and_live_runs_are_told_apart(data: Path) -> None:
     live = session(data, budget="smoke", source="live")
     assert len(live.live_rows) == len(recorded)
     badges = {entry.words["source"] for entry in live.entries()}
-    assert badges == {"live: a laptop, commit 1234567+"}
+    assert badges == {"live: a laptop, commit feedbee+"}
     marks = next(t for t in live.figure().data if isinstance(t.meta, dict))
     assert set(marks.marker.symbol) == {"diamond"}
-    assert "live: a laptop, commit 1234567+" in marks.customdata[0]
+    assert "live: a laptop, commit feedbee+" in marks.customdata[0]
     marks = next(t for t in both.figure().data if isinstance(t.meta, dict))
     assert set(marks.marker.symbol) == {"circle"}
-    assert "recorded: NVIDIA H200, commit 1234567+" in marks.customdata[0]
+    assert "recorded: NVIDIA H200, commit feedbee+" in marks.customdata[0]
     assert len(session(data, budget="smoke", source="recorded").rows) == len(recorded)
     assert "Every run" in live.standing()
 
