@@ -72,11 +72,26 @@ def _runs(args: argparse.Namespace) -> int:
     return cli.runs_main(args)
 
 
+def _claims_arguments(parser: argparse.ArgumentParser) -> None:
+    from vla.claims import cli
+
+    cli.add_arguments(parser)
+
+
+def _claims(args: argparse.Namespace) -> int:
+    from vla.claims import cli
+
+    return cli.main(args)
+
+
 COMMANDS = {
     "lab": Command("open the laboratory in a browser", _lab_arguments, _lab),
     "bench": Command("time the operations beside their peers", _bench_arguments, _bench),
     "sweep": Command("train many models, each run once", _sweep_arguments, _sweep),
     "runs": Command("list, compare, export and mend recorded runs", _runs_arguments, _runs),
+    "claims": Command(
+        "the paper's claims, each with the check that decides it", _claims_arguments, _claims
+    ),
 }
 
 
