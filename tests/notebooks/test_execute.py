@@ -6,6 +6,7 @@ import base64
 import copy
 
 import nbformat
+import numpy as np
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
@@ -99,3 +100,13 @@ def test_check_names_what_is_stale(execute, tmp_path, capsys) -> None:
     nbformat.write(book, stale)
     assert execute.main(["--check", str(fresh), str(stale)]) == 1
     assert capsys.readouterr().out == "stale: stale.ipynb\n"
+
+
+def test_palette_png_keeps_flat_colours(execute, browser) -> None:
+    """The reduced picture decodes to the colours that went in, at least where there are few."""
+    pixels = np.zeros((3, 5, 3), np.uint8)
+    pixels[:, 2:] = (0, 158, 115)
+    page = browser.new_page()
+    again = execute._pixels(page, execute.palette_png(pixels))
+    page.close()
+    assert np.array_equal(again, pixels)

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import nbformat
-import numpy as np
 import pytest
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -76,17 +75,6 @@ def test_no_figure_asks_for_the_network(path) -> None:
     stored = json.dumps([output for cell in code_cells(path) for output in cell.outputs])
     assert "http://" not in stored
     assert "https://" not in stored
-
-
-def test_palette_png_keeps_flat_colours(path, execute, browser) -> None:
-    """The reduced picture decodes to the colours that went in, at least where there are few."""
-    del path
-    pixels = np.zeros((3, 5, 3), np.uint8)
-    pixels[:, 2:] = (0, 158, 115)
-    page = browser.new_page()
-    again = execute._pixels(page, execute.palette_png(pixels))
-    page.close()
-    assert np.array_equal(again, pixels)
 
 
 def _edit_source(book) -> None:
