@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import threading
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pytest
 
-from vla import lab, rules
+from vla import home, lab, rules
 
 
 def test_every_app_says_its_question() -> None:
@@ -40,11 +42,56 @@ def test_helpers_of_apps_are_no_apps(tmp_path: Path) -> None:
     ]
 
 
-def test_the_gallery_escapes_words() -> None:
-    page = lab.gallery([lab.App(Path("1_x.py"), "<b>bold</b>", "a & b?")])
+def test_the_front_page_has_every_app_and_escapes_words() -> None:
+    apps = [lab.App(Path("1_x.py"), "<b>bold</b>", "a & b?"), *lab.find_apps()]
+    page = home.home(apps, pictures=["x.png"], rule_files=[lab.RuleFile(Path("<i>.py"), ("<u>",))])
     assert "&lt;b&gt;bold&lt;/b&gt;" in page
     assert "a &amp; b?" in page
-    assert 'href="x/"' in page
+    assert "&lt;i&gt;.py" in page
+    assert "&lt;u&gt;" in page
+    for app in apps:
+        assert f'href="{app.slug}/"' in page
+    assert page.count("<img") == 1
+    assert not re.search(r"<script|https?:|//", page), "it asks nothing of any other machine"
+
+
+def test_every_app_has_its_pictures() -> None:
+    there = {path.name for path in lab.pictures_folder().glob("*.png")}
+    for app in lab.find_apps():
+        assert {f"{app.slug}.png", f"{app.slug}-dark.png"} <= there, (
+            "python -m vla.bench.app --shots docs"
+        )
+    assert sum(path.stat().st_size for path in lab.pictures_folder().iterdir()) < 1_000_000
+
+
+def test_the_front_page_says_which_rule_file_runs() -> None:
+    assert "No rule file is loaded" in home.home([])
+    page = home.home([], rule_files=[lab.RuleFile(Path("/here/mine.py"), ("mine", "yours"))])
+    assert "/here/mine.py" in page
+    assert "mine, yours" in page
+    assert "runs with the rights of the user" in page
+
+
+def test_the_rule_on_the_front_page_is_the_readmes() -> None:
+    readme = Path(__file__).parents[1] / "README.md"
+    assert f"```python\n{home.OWN_RULE}```" in readme.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("stop", home.TOUR, ids=lambda stop: f"{stop.slug}-{stop.scene}")
+def test_a_stop_of_the_tour_is_the_scene_it_names(stop: home.Stop) -> None:
+    wanted = home.prepared(stop.slug)[stop.scene]
+    path, _, query = home.link(stop).partition("?")
+    assert path == f"{stop.slug}/"
+    assert type(wanted.scene).from_query(dict(parse_qsl(query))) == (wanted.scene, [])
+    assert (wanted.question.endswith("?"), stop.do.endswith(".")) == (True, True)
+
+
+def test_the_tour_leaves_out_apps_that_are_not_there() -> None:
+    assert home.tour([]) == []
+    assert 'id="tour"' not in home.home([])
+    everything = {app.slug for app in lab.find_apps()}
+    assert {stop.slug for stop in home.TOUR} <= everything
+    assert len(home.tour(lab.find_apps())) == len(home.TOUR)
 
 
 @pytest.mark.parametrize(("count", "opened"), [(0, []), (1, ["here/one/"]), (2, ["here/one/"])])

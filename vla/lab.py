@@ -1,6 +1,6 @@
 """The laboratory's web server: finds the apps, serves them on localhost, stops when asked.
 
-The apps are marimo notebooks, served in this process with a page that lists them. Nothing leaves
+The apps are marimo notebooks, served in this process behind a front page. Nothing leaves
 the machine: the pages carry their own scripts and marimo's update check is off.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import html
 import os
 import re
 import socket
@@ -23,8 +22,11 @@ from typing import Any, NamedTuple
 
 from vla import rules
 from vla.errors import ArgumentError, require_integer
+from vla.home import home, too_long
 
 HOST = "127.0.0.1"
+LONGEST = 48_000
+"""Bytes that the query of an address may have: enough for the longest text of any scene."""
 
 
 class RuleFile(NamedTuple):
@@ -40,7 +42,7 @@ rule_files: list[RuleFile] = []
 
 @dataclass(frozen=True)
 class App:
-    """One app of the gallery."""
+    """One app of the laboratory."""
 
     path: Path
     title: str
@@ -56,7 +58,7 @@ class App:
 def main(
     *, port: int | None = None, browser: bool = True, rule_file: str | Path | None = None
 ) -> int:
-    """Serve the gallery until interrupted. Returns the exit status; faults are told in words."""
+    """Serve the laboratory until interrupted. Returns the exit status; faults are told in words."""
     try:
         if rule_file is not None:
             load_rules(rule_file)
@@ -141,19 +143,22 @@ def _describe(path: Path) -> App:
 
 
 def build(apps: Sequence[App]) -> Any:
-    """The ASGI application: the gallery at ``/`` and every app at ``/its-name/``.
+    """The ASGI application: the front page at ``/`` and every app at ``/its-name/``.
 
     Raises ``ImportError`` if a dependency of the lab is missing.
     """
+    # Read once, when the package is first imported; its own limit is 8 KiB.
+    os.environ.setdefault("WEBSOCKETS_MAX_LINE_LENGTH", str(LONGEST + 8192))
     import anywidget  # noqa: F401 - asked for here so that its absence is told before a page opens
     import marimo
     from marimo._config.settings import GLOBAL_SETTINGS
     from starlette.applications import Starlette
     from starlette.responses import HTMLResponse
     from starlette.routing import Mount, Route
+    from starlette.staticfiles import StaticFiles
 
     GLOBAL_SETTINGS.CHECK_STATUS_UPDATE = False
-    page = gallery(apps)
+    page = front_page(apps)
     server = marimo.create_asgi_app(quiet=True)
     for app in apps:
         server = server.with_app(path=f"/{app.slug}", root=str(app.path))
@@ -162,8 +167,9 @@ def build(apps: Sequence[App]) -> Any:
         return HTMLResponse(page)
 
     mounted = server.build()
-    routes = [Route("/", index), Mount("/", mounted)]
-    return Starlette(routes=routes, lifespan=_closing_sessions(mounted))
+    pictures = StaticFiles(directory=pictures_folder(), check_dir=False)
+    routes = [Route("/", index), Mount("/pictures", pictures), Mount("/", mounted)]
+    return _short_addresses(Starlette(routes=routes, lifespan=_closing_sessions(mounted)))
 
 
 def _closing_sessions(mounted: Any) -> Any:
@@ -181,13 +187,32 @@ def _closing_sessions(mounted: Any) -> Any:
     return lifespan
 
 
-def gallery(apps: Sequence[App]) -> str:
-    """The page that lists the apps, one question each."""
-    cards = "\n".join(
-        f'<li><a href="{app.slug}/">{html.escape(app.title)}</a><p>{html.escape(app.question)}</p>'
-        for app in apps
-    )
-    return GALLERY.replace("CARDS", cards)
+def pictures_folder() -> Path:
+    """Where the front page's pictures are; it may be missing."""
+    return apps_folder() / "pictures"
+
+
+def front_page(apps: Sequence[App]) -> str:
+    """The page at ``/``, with the pictures that there are and the rule files that are loaded."""
+    pictures = [path.name for path in pictures_folder().glob("*.png")]
+    return home(apps, pictures=pictures, rule_files=rule_files)
+
+
+def _short_addresses(application: Any) -> Any:
+    """The same application, which answers an address beyond :data:`LONGEST` in words.
+
+    A page's scripts open a socket with the page's whole address; too long a one leaves it blank.
+    """
+    from starlette.responses import HTMLResponse
+
+    async def checked(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and len(scope["query_string"]) > LONGEST:
+            answer = HTMLResponse(too_long(len(scope["query_string"])), status_code=414)
+            await answer(scope, receive, send)
+        else:
+            await application(scope, receive, send)
+
+    return checked
 
 
 def _announce(address: str, apps: Sequence[App]) -> None:
@@ -204,8 +229,9 @@ def _serve(application: Any, listener: socket.socket) -> int:
     # Traces are many small matrices: threads inside one operation only wait for each other.
     torch.set_num_threads(1)
     config = uvicorn.Config(
-        application, log_level="error", timeout_graceful_shutdown=1, lifespan="on"
-    )
+        application, log_level="error", timeout_graceful_shutdown=1, lifespan="on",
+        h11_max_incomplete_event_size=4 * 2**20, http="h11",
+    )  # fmt: skip
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])
     print("\nThe laboratory is closed.", flush=True)
@@ -223,33 +249,3 @@ def _missing(error: ImportError) -> str:
 def _fail(message: str) -> int:
     print(f"vla lab: {message}", file=sys.stderr)
     return 1
-
-
-GALLERY = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,">
-<title>VLA laboratory</title>
-<style>
-  :root { --ink: #1b1b1b; --soft: #555; --paper: #fff; --line: #ddd; --link: #0072b2 }
-  @media (prefers-color-scheme: dark) {
-    :root { --ink: #e8e8e8; --soft: #a5a5a5; --paper: #141414; --line: #333; --link: #56b4e9 }
-  }
-  body { margin: 0 auto; max-width: 44rem; padding: 3rem 1.25rem; background: var(--paper);
-         color: var(--ink); font: 17px/1.5 system-ui, sans-serif }
-  h1 { font-size: 1.5rem; margin: 0 0 .25rem }
-  p { margin: 0; color: var(--soft) }
-  ol { list-style: none; padding: 0; margin: 2rem 0 0 }
-  li { border-top: 1px solid var(--line); padding: 1rem 0 }
-  a { color: var(--link); font-weight: 600; text-decoration: none }
-  a:hover, a:focus-visible { text-decoration: underline }
-</style>
-<h1>Linear attention as recursive least squares</h1>
-<p>A memory you can step, break and measure.</p>
-<ol>
-CARDS
-</ol>
-</html>
-"""
