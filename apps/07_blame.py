@@ -39,6 +39,19 @@ def _(session):
 
 @app.cell
 def _(session):
+    keep = mo.ui.anywidget(session.keep)
+    kept = mo.as_html(keep)
+    return keep, kept
+
+
+@app.cell
+def _(keep, session):
+    session.keep.react(keep.value)
+    return
+
+
+@app.cell
+def _(session):
     def _read(files):
         for file in files or ():
             session.load(file.name, file.contents)
@@ -81,7 +94,7 @@ def _(get_turn, session):
 
 
 @app.cell
-def _(get_turn, session):
+def _(get_turn, kept, session):
     get_turn()
 
     def _picture(figure, words, width):
@@ -118,11 +131,11 @@ def _(get_turn, session):
         _told = session.words()
         right = (
             f'<p data-testid="verdict">{escape(session.verdict())}</p>'
-            '<div style="display: flex; flex-wrap: wrap">'
+            '<div class="picture" style="display: flex; flex-wrap: wrap">'
             + _picture(_writes, _told[1], "3 1 340px")
             + _picture(_answer, _told[0], "1 1 230px")
             + "</div>"
-            + f"<p>{escape(HINT)}</p>"
+            + f"{kept}<p>{escape(HINT)}</p>"
             + _table(session.writes(), "write", "what it is")
             + _table(session.rivals(), "memory run by", "says")
         )

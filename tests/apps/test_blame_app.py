@@ -11,9 +11,10 @@ from urllib.parse import urlencode
 import pytest
 import torch
 
+from vla import trained
 from vla.nn import build, checkpoint, model
 from vla.scene import Scene
-from vla.scene.blame import EMPTY, Blame, BlameSession
+from vla.scene.blame import EMPTY, QUESTIONS, Blame, BlameSession, examine, prepared
 from vla.tasks import make
 from vla.train.config import RunConfig
 
@@ -98,7 +99,7 @@ def first() -> Blame:
 def test_it_opens_explained_and_every_control_changes_it(page: Any) -> None:
     session = assert_shows(page, first())
     words = page.locator(".words").inner_text()
-    preset = session.presets["delta"]
+    preset = session.presets["any"]
     assert all(part in words for part in (preset.question, preset.seen, preset.answer))
     for told in session.words():
         page.locator(f'[role=figure][aria-label="{told}"]').wait_for()
@@ -108,7 +109,7 @@ def test_it_opens_explained_and_every_control_changes_it(page: Any) -> None:
         ("number-input", "seed", "3", {"seed": 3}),
         ("number-input", "pairs", "4", {"pairs": 4}),
         ("number-input", "ask", "2", {"ask": 2}),
-        ("number-input", "layer", "0", {"layer": 0}),
+        ("choice", "layer", "0", {"layer": "0"}),
         ("choice", "head", "1", {"head": "1"}),
         ("choice", "by", "value", {"by": "value"}),
         ("choice", "checkpoint", "softmax", {"checkpoint": "softmax"}),
@@ -123,7 +124,7 @@ def test_it_opens_explained_and_every_control_changes_it(page: Any) -> None:
             control(page, kind, key).press("Enter" if kind == "number-input" else "End")
         scene = scene.with_(**change)
         assert_shows(page, scene)
-    page.get_by_test_id("preset").select_option("delta")
+    page.get_by_test_id("preset").select_option("any")
     assert_shows(page, first())
 
 
@@ -143,7 +144,7 @@ def test_what_cannot_be_read_is_told_and_the_picture_stays(page: Any) -> None:
     control(page, "number-input", "ask").fill("99")
     control(page, "number-input", "ask").press("Enter")
     page.get_by_test_id("notes").get_by_text("at most 5").wait_for()
-    page.get_by_test_id("preset").select_option("delta")
+    page.get_by_test_id("preset").select_option("any")
     assert_shows(page, first())
 
 
@@ -158,7 +159,8 @@ def test_one_click_to_the_step_in_the_stepper(page: Any) -> None:
     assert stepper.get_by_test_id("notes").locator("p").count() == 0
     row = " ".join(map(str, session.case.row))
     head = int(line.link.split("head=")[1].split("&")[0])
-    scene = Scene(kind="layer", checkpoint="delta", layer=1, head=head, tokens=row,
+    layer = session.case.found.query.layer
+    scene = Scene(kind="layer", checkpoint="delta", layer=layer, head=head, tokens=row,
                   lanes=("layer",), step=token + 1)  # fmt: skip
     stepper.wait_for_function(
         "wanted => new URLSearchParams(location.search).get('tokens') === wanted", arg=row
@@ -178,10 +180,12 @@ def test_picture_and_data_are_saved(page: Any, tmp_path: Path) -> None:
     assert sum(shares) == pytest.approx(1)
     assert len(parts) == 2 * len(session.case.roles())
     assert len(rows) - len(parts) == len(session.rivals())
-    plot = page.locator(".js-plotly-plot").first
-    plot.hover()
     with page.expect_download() as waiting:
-        plot.locator("[data-title*='Download']").first.click()
+        page.get_by_role("button", name="Pictures (HTML)").click()
+    waiting.value.save_as(tmp_path / "page.html")
+    assert session.verdict() in (tmp_path / "page.html").read_text()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Picture (PNG)").click()
     waiting.value.save_as(tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
@@ -201,8 +205,8 @@ def test_files_of_ones_own(page: Any, folder: Path, tmp_path: Path) -> None:
     page.locator(".numbers").get_by_text("as trained: exact RLS").wait_for()
     assert page.locator(".numbers a").count() == 0
     control(page, "choice", "checkpoint").select_option("vla_exact")
-    assert_shows(page, Blame(checkpoint="vla_exact", layer=0))
-    page.get_by_test_id("preset").select_option("delta")
+    assert_shows(page, Blame(checkpoint="vla_exact"))
+    page.get_by_test_id("preset").select_option("any")
     assert (folder / "delta.safetensors").is_file()
 
 
@@ -221,7 +225,7 @@ def test_without_a_checkpoint_the_page_says_how_to_get_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     monkeypatch.setenv("VLA_CHECKPOINTS", str(tmp_path))
-    session = BlameSession({"layer": "3"})
+    session = BlameSession({"layer": "1"})
     assert session.verdict() == EMPTY
     assert (session.writes(), session.rivals(), session.presets) == ([], [], {})
     assert session.to_csv().count("\n") == 1
@@ -231,3 +235,33 @@ def test_without_a_checkpoint_the_page_says_how_to_get_one(
     told = BlameSession({"checkpoint": "broken"})
     assert told.case is None
     assert "a whole safetensors file" in told.controls.notes[0]
+
+
+def test_the_prepared_answers_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the recorded checkpoints, each prepared answer's numbers."""
+    monkeypatch.delenv("VLA_CHECKPOINTS", raising=False)
+    if (presets := prepared()).keys() != QUESTIONS.keys():
+        pytest.skip("no recorded checkpoints")
+    cases = {}
+    for name, preset in presets.items():
+        assert Blame.from_query(preset.scene.to_query()) == (preset.scene, [])
+        cases[name] = examine(trained.load(preset.scene.checkpoint), preset.scene)
+    found = cases["write"].found
+    assert not found.correct
+    assert found.log_p_without[found.ranked()[0]].exp() > 0.985
+    rules = {rival.title: rival for rival in cases["memory"].rivals}
+    right = cases["memory"].found.right
+    assert not cases["memory"].found.correct
+    assert rules["exact RLS"].said == rules["VLA, unit gain, u = key"].said == right
+    rules = {rival.title: rival.said for rival in cases["twice"].rivals}
+    assert (cases["twice"].found.said, rules["DeltaNet"], rules["exact RLS"]) == (17, 44, 17)
+    found = cases["delta"].found
+    gain = (found.effect[found.ranked()[0]]).exp()
+    assert not found.correct
+    assert 1.5 < gain < 2.5
+    found = cases["right"].found
+    assert found.correct
+    assert found.log_p_without[found.ranked()[-1]].exp() < 0.01
+    places = [t for t, effect in enumerate(found.effect.tolist()) if effect < -1]
+    value = cases["right"].row.index(13)
+    assert places == [value, value + 2]

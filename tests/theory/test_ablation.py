@@ -113,7 +113,10 @@ def test_the_nearest_layer_is_named_with_what_differs() -> None:
     mine = ABLATIONS["λ0 = 1"].with_(gated=True, lambda0=2.0)
     found = neighbours(mine, rows)
     assert (found[0].title, [d.name for d in found[0].apart]) == ("write gate β", ["lambda0"])
-    assert all(len(a.apart) <= len(b.apart) for a, b in itertools.pairwise(found))
+    assert all(a.distance <= b.distance for a, b in itertools.pairwise(found))
+    far = neighbours(model("vla_authors", rank=2, learned_lambda0=True, lambda0=5.0), rows)
+    assert far[0].title != "A fixed"
+    assert [d.name for d in far[0].apart] == ["rank", "lambda0", "learned_lambda0"]
     exact = neighbours(ABLATIONS["A fixed"], rows)[0]
     assert (exact.title, exact.apart, len(exact.rows)) == ("A fixed", (), 2)
     assert not any("softmax" in str(each.config) for each in found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -352,8 +353,8 @@ class AblationsSession:
                 "“vla sweep table4” all of the paper's ablations."
             )
         first = self.near[0]
-        tied = [each.title for each in self.near[1:] if len(each.apart) == len(first.apart)]
-        if not first.apart:
+        tied = [each.title for each in self.near[1:] if each.distance == first.distance]
+        if not first.distance:
             return f"Recorded: “{first.title}” is this very layer."
         apart = "; ".join(
             f"{told(each.name, each.theirs)} there, {told(each.name, each.mine)} here"
@@ -370,11 +371,10 @@ class AblationsSession:
         base = next((each.rows for each in self.near if acting(each.config) == authors), ())
         found: dict[str, Protocol] = {}
         for row in self.near[0].rows:
-            name = protocol_of(row)
-            found.setdefault(name, Protocol(name)).mine.append(row)
+            found.setdefault(_training(row), Protocol(protocol_of(row))).mine.append(row)
         for row in base:
-            if (name := protocol_of(row)) in found:
-                found[name].authors.append(row)
+            if (training := _training(row)) in found:
+                found[training].authors.append(row)
         return sorted(found.values(), key=_order)[:MOST_PROTOCOLS]
 
     def table(self) -> list[Shown]:
@@ -404,10 +404,13 @@ class AblationsSession:
         protocols = self.protocols()
         if not protocols:
             return text
-        first = protocols[0]
-        beside = f"; as run {summary(first.authors)}" if first.authors else ""
-        which = "this layer" if not self.near[0].apart else "the nearest recorded layer"
-        return f"{text} Trained ({first.name}), {which} has {summary(first.mine)}{beside}."
+        which = "this layer" if not self.near[0].distance else "the nearest recorded layer"
+        parts = [
+            f"{each.name}, {which} has {summary(each.mine)}"
+            + (f" and the authors' {summary(each.authors)}" if each.authors else "")
+            for each in protocols[:2]
+        ]
+        return f"{text} Trained: {'; '.join(parts)}."
 
     def to_csv(self) -> str:
         """Both pictures' numbers."""
@@ -501,10 +504,27 @@ def _sources(store: Path) -> Sequence[tuple[list[RunRow], str]]:
 
 
 def _order(protocol: Protocol) -> tuple[float, ...]:
-    """The best founded first, then the hardest."""
+    """The load that every ablation was trained on first, then the best founded, then the hardest;
+    rates by validation."""
     config = protocol.mine[0].config
     load = protocol.mine[0].value("task.pairs") or 0
-    return -len(protocol.mine), -load, -config.steps, config.lr
+    validation = statistics.fmean(row.accuracy("validation") for row in protocol.mine)
+    standard = load == 24 and _is_plain(protocol.mine[0])
+    return not standard, -len(protocol.mine), -load, -config.steps, -validation, config.lr
+
+
+def _is_plain(row: RunRow) -> bool:
+    """The authors' task as it is."""
+    return row.config.task == tasks.make("mqar_authors", pairs=row.value("task.pairs") or 1)
+
+
+def _training(row: RunRow) -> str:
+    """All that decides a run beside its layer, its seed and what else it was tested on."""
+    config = row.config
+    shape = (config.model.width, config.model.heads, config.model.layers, config.model.ffn,
+             config.model.key_width, config.model.value_width, config.model.positions)  # fmt: skip
+    plain = config.with_(model=nn.ModelConfig(), seed=0, also_eval=())
+    return f"{plain.canonical} {shape}"
 
 
 def protocol_of(row: RunRow) -> str:
@@ -514,9 +534,15 @@ def protocol_of(row: RunRow) -> str:
     parts = [f"n {load}" if load is not None else task.name]
     if task.name != "mqar_authors":
         parts.append(f"{task.name}, T {task.length}")
+    elif task.length != 3 * (load or 0) + 1:
+        parts.append(f"T {task.length}")
+    if (keys := row.value("task.keys")) not in (None, (0, task.vocab - 1), (1, task.vocab // 2)):
+        parts.append(f"keys {keys[0]}–{keys[1] - 1}")
     parts += [f"{config.steps} steps", f"rate {_short(config.lr)}"]
-    if config.model.width != nn.MODELS["vla_authors"].width:
+    if config.model.width != AUTHORS.width:
         parts.append(f"width {config.model.width}")
+    if config.batch != 64:
+        parts.append(f"batch {config.batch}")
     return ", ".join(parts)
 
 

@@ -19,6 +19,7 @@ from vla.errors import ArgumentError
 from vla.figures import blame as figures
 from vla.figures.theme import alt, three
 from vla.scene.controls import Controls
+from vla.scene.keep import Keep, as_page
 from vla.scene.table import Table, knob
 from vla.scene.whitening import Prepared, prepared_of
 from vla.theory.blame import BY, Finding, Query, Rival, find, under_other_rules
@@ -26,12 +27,13 @@ from vla.trained import Trained
 
 MAX_UPLOAD = 64 * 2**20
 HEADS = ("all", *map(str, range(16)))
+LAYERS = ("auto", *map(str, range(8)))
 LISTED = 3
 """Writes at each end of the table: the most harmful and the most helpful."""
 
 
 def _first() -> str:
-    return _like("delta") or next(iter(trained.names()), "none")
+    return _like("vla_authors_n16_conv") or _like("delta") or next(iter(trained.names()), "none")
 
 
 def _like(model: str) -> str:
@@ -56,16 +58,18 @@ class Blame(Table):
         "pairs", "int", 0, "pairs", "Row", "Pairs of a drawn row; 0: as many as in training.",
         high=trained.MAX_PAIRS, step=1,
     )  # fmt: skip
-    seed: int = knob("seed", "int", 0, "seed", "Row", "Same seed, same drawn row.",
+    seed: int = knob("seed", "int", 1, "seed", "Row", "Same seed, same drawn row.",
                      high=9999, step=1)  # fmt: skip
     ask: int = knob(
         "ask", "int", 0, "query", "Row",
         "Which query of the row: 1 is the first; 0: the one that is answered worst.", high=256,
         step=1,
     )  # fmt: skip
-    layer: int = knob("layer", "int", 1, "layer", "Memory",
-                      "Whose memory is taken apart; from 0. Later layers hold the pairs.",
-                      high=7, step=1)  # fmt: skip
+    layer: str = knob(
+        "layer", "choice", "auto", "layer", "Memory",
+        "Whose memory is taken apart, from 0; auto: where leaving one write out changes most.",
+        choices=lambda: LAYERS,
+    )  # fmt: skip
     head: str = knob(
         "head", "choice", "all", "head", "Memory",
         "Leave a write out of all heads of the layer or of one.", choices=lambda: HEADS,
@@ -82,8 +86,15 @@ class Blame(Table):
         return {"checkpoint": self.checkpoint, **query} if trained.names() else query
 
     def repaired(self) -> tuple[Blame, list[str]]:
-        """A checkpoint that is here; layer, head and load cut to what it has."""
-        return self.within(None)
+        """A checkpoint that is here; layer, head and load cut to what it has; a row it can read."""
+        scene, messages = self.within(None)
+        try:
+            if trained.names():
+                scene.row(trained.load(scene.checkpoint))
+        except ArgumentError as error:
+            messages = [*messages, f"{error} A drawn row is shown instead."]
+            scene = scene.with_(tokens="")
+        return scene, messages
 
     def within(self, model: Trained | None) -> tuple[Blame, list[str]]:
         """Cut to what a model has, the scene's own unless one is given."""
@@ -93,16 +104,18 @@ class Blame(Table):
             model = model or trained.load(self.checkpoint)
         except ArgumentError as error:
             return self, [str(error)]
-        most = {"layer": model.layers - 1, "pairs": model.most_pairs}
-        cut = {name: high for name, high in most.items() if getattr(self, name) > high}
-        messages = [
-            f"{name}: {getattr(self, name)} is more than {model.name} has; {high} is shown."
-            for name, high in cut.items()
-        ]
+        changes: dict[str, Any] = {}
+        messages = []
+        if self.pairs > model.most_pairs:
+            changes["pairs"] = model.most_pairs
+            messages.append(f"pairs: {model.name} takes at most {model.most_pairs}.")
+        if self.layer != "auto" and int(self.layer) >= model.layers:
+            changes["layer"] = "auto"
+            messages.append(f"layer: {model.name} has {model.layers}, counted from 0.")
         if self.head != "all" and int(self.head) >= model.heads:
-            messages.append(f"head: {model.name} has {model.heads}; all are shown.")
-            return self.with_(**cut, head="all"), messages
-        return self.with_(**cut), messages
+            changes["head"] = "all"
+            messages.append(f"head: {model.name} has {model.heads}, counted from 0.")
+        return self.with_(**changes), messages
 
     def row(self, model: Trained) -> tuple[int, ...]:
         """The tokens. Raises ``ValueError`` for a text that isn't a row the model can read."""
@@ -185,11 +198,12 @@ def examine(model: Trained, scene: Blame) -> Case:
         raise ArgumentError("tokens", scene.tokens.strip(), "a row that asks for a key", remedy)
     place = _place(model, row, source, places, scene.ask)
     head = None if scene.head == "all" else int(scene.head)
-    tokens = torch.tensor(row[: place + 1])
-    query = Query(_double(model), tokens, scene.layer, head)
-    right = row[source[place]]
-    found = find(query, right, by=scene.by)
-    return Case(model, row, places, place, found, under_other_rules(query, right))
+    tokens, right = torch.tensor(row[: place + 1]), row[source[place]]
+    layers = range(model.layers) if scene.layer == "auto" else [int(scene.layer)]
+    tried = [find(Query(_double(model), tokens, layer, head), right, by=scene.by)
+             for layer in layers]  # fmt: skip
+    found = max(tried, key=lambda each: float(each.effect.abs().max()))
+    return Case(model, row, places, place, found, under_other_rules(found.query, right))
 
 
 @torch.no_grad()
@@ -240,6 +254,7 @@ class BlameSession:
         self.case: Case | None = None
         self.presets = prepared()
         self.controls = Controls(Blame, self.presets, values=self.scene.texts(), notes=notes)
+        self.keep = Keep({"Pictures (HTML)": self.to_page})
         self._show(self.scene, None, notes)
 
     @property
@@ -302,13 +317,13 @@ class BlameSession:
         changed = [three(float(found.log_p_without[t].exp())) for t in (worst, best)]
         names = self.case.roles()
         hurt = (
-            f"Most in its way is the write of token {worst} ({names[worst]}): without it, "
+            f"most in its way is the write of token {worst} ({names[worst]}): without it, "
             f"{changed[0]}."
             if found.effect[worst] > 0
-            else "No write is in its way."
+            else "no write is in its way."
         )
         rests = f"It rests most on that of token {best} ({names[best]}): without it, {changed[1]}."
-        return f"{start} {hurt} {rests}"
+        return f"{start} In layer {found.query.layer}: {hurt} {rests}"
 
     def writes(self) -> list[Line]:
         """The most harmful and the most helpful writes, each with its step in the stepper."""
@@ -344,7 +359,7 @@ class BlameSession:
             head = sizes.index(max(sizes))
         query = {
             "stream": "layer", "checkpoint": self.scene.checkpoint,
-            "layer": str(self.scene.layer), "head": str(head),
+            "layer": str(self.case.found.query.layer), "head": str(head),
             "tokens": " ".join(map(str, self.case.row)), "rules": "layer", "step": str(token + 1),
         }  # fmt: skip
         return f"../step/?{urlencode(query)}"
@@ -383,6 +398,16 @@ class BlameSession:
             for r in self.case.rivals
         )  # fmt: skip
         return file.getvalue()
+
+    def to_page(self) -> tuple[str, bytes]:
+        """Both pictures as one page that works offline; without a case, the reason."""
+        if self.case is None:
+            return "vla-blame.html", f"<p>{EMPTY}</p>".encode()
+        answer, writes = self.figures()
+        page = as_page(writes).decode()
+        second = answer.to_html(include_plotlyjs=False, full_html=False)
+        words = f"<p>{self.verdict()}</p>"
+        return "vla-blame.html", page.replace("</body>", f"{second}{words}</body>").encode()
 
     def _choose(self, values: Mapping[str, Any], serial: int) -> None:
         scene, notes = Blame.read(values, self.scene)
@@ -450,24 +475,79 @@ def from_bytes(name: str, content: bytes) -> Trained:
 
 
 def prepared() -> dict[str, Prepared]:
-    """The questions that the checkpoints at hand can answer."""
+    """The questions that the checkpoints at hand can answer; the first is any model's."""
     found: dict[str, Prepared] = {}
-    for name, (title, model, question, seen, answer, changes) in QUESTIONS.items():
-        if here := _like(model):
-            scene = Blame(checkpoint=here, **changes)
-            found[name] = Prepared(title, question, seen, answer, scene)
+    for name, (model, prose, changes) in QUESTIONS.items():
+        if model in trained.names():
+            found[name] = Prepared(*prose, Blame(checkpoint=model, **changes))
+    if not found and trained.names():
+        found["any"] = Prepared(*ANY, Blame(checkpoint=_first()))
     return found
 
 
-QUESTIONS: dict[str, tuple[str, str, str, str, str, dict[str, Any]]] = {
-    "delta": (
-        "a delta rule's answer",
-        "delta",
-        "Which stored pair answers, and which one gets in the way?",
-        "Top: each token's part of every head's read. Middle: what that adds to the right logit "
-        "against the other's. Bottom: the right answer's log-probability with this write left out.",
-        "Blue helps, orange hurts. The pair that is asked for carries the read; the sentence below "
-        "the picture names the write that did most harm.",
+ANY = (
+    "the query answered worst",
+    "Which stored pair answers, and which one gets in the way?",
+    "Top: each token's part of every head's read. Middle: what that adds to the right logit. "
+    "Bottom: the right answer's log-probability with this write left out.",
+    "Blue helps, orange hurts; the sentence names the write that did most harm.",
+)
+TWICE = "5 17 9 3 2 8 30 31 7 70 5 44 | 5"
+"""A key that is stored twice: 17 first, 44 last."""
+QUESTIONS: dict[str, tuple[str, tuple[str, str, str, str], dict[str, Any]]] = {
+    "write": (
+        "vla_authors_n16_conv",
+        (
+            "the write in the way",
+            "VLA as the authors ran it answers this query wrong. Which write spoils it?",
+            "Top: each token's part of every head's read. Middle: what that adds to the right "
+            "logit. Bottom: log p(right) with this write left out.",
+            "One pair, stored later: leave out its write alone and the right answer has p 0.99. "
+            "Blue helps, orange hurts.",
+        ),
         {},
+    ),
+    "memory": (
+        "vla_authors_n16_conv",
+        (
+            "another memory",
+            "Here is another failure. Would another memory have answered, from the same keys?",
+            "The last table feeds the layer's own keys, values and queries to the other rules.",
+            "Yes: exact least squares and VLA with u = key do, without having been trained for it.",
+        ),
+        {"seed": 2},
+    ),
+    "twice": (
+        "vla_exact_n16_conv",
+        (
+            "a key stored twice",
+            "Key 5 is stored twice, with 17 and later with 44. What should a memory answer?",
+            "“Right” here is the last value, 44. The row is typed: change it.",
+            "Exact least squares weighs both pairs and stays with 17; the delta rule, on the same "
+            "keys and values, overwrites and says 44.",
+        ),
+        {"tokens": TWICE},
+    ),
+    "delta": (
+        "delta_n8",
+        (
+            "DeltaNet, 8 pairs",
+            "DeltaNet without a convolution answers three of four queries. What goes wrong here?",
+            "Layer 0 has to bring each key to its value before layer 1 can store the pair. Try "
+            "layer 1, too.",
+            "No single write is to blame: the best to leave out only doubles the right answer's p.",
+        ),
+        {"seed": 9},
+    ),
+    "right": (
+        "vla_exact_n16_conv",
+        (
+            "an answer that stands",
+            "And a right answer: how many writes does it rest on?",
+            "The exact gain, 16 pairs in heads of 16.",
+            "On two: that of its own value, and that two tokens on, where the convolution still "
+            "sees the pair. Without the latter the answer is gone.",
+        ),
+        {"seed": 0},
     ),
 }

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from vla.errors import require_choice, require_integer
+from vla.figures.runs import shown
 from vla.nn import ModelConfig, name_of
 from vla.nn.models import MODELS
 from vla.nn.parts import ShortConv
@@ -154,13 +155,23 @@ class Difference(NamedTuple):
 
 
 def differences(mine: ModelConfig, theirs: ModelConfig) -> list[Difference]:
-    """Switches in which two VLA layers differ; one that acts in only one of them doesn't count."""
+    """Switches that act in both of two VLA layers and differ."""
     ours, other = acting(mine), acting(theirs)
     return [
         Difference(name, ours[name], other[name])
         for name in SWITCHES
         if name in ours and name in other and not _same(ours[name], other[name])
     ]
+
+
+def distance(mine: ModelConfig, theirs: ModelConfig) -> int:
+    """How many switches differ; one that acts in only one of the layers counts as well.
+
+    So a layer whose A is fixed is far from one whose penalty has settings of its own. The size of
+    a refresh doesn't count beside its period.
+    """
+    alone = acting(mine).keys() ^ acting(theirs).keys()
+    return len(differences(mine, theirs)) + len(alone - {"refresh_eps"})
 
 
 def _same(x: Any, y: Any) -> bool:
@@ -176,10 +187,12 @@ class Neighbour:
     config: ModelConfig
     rows: tuple[RunRow, ...]
     apart: tuple[Difference, ...]
+    distance: int
+    """See :func:`distance`; 0 is the very layer."""
 
 
 def neighbours(config: ModelConfig, rows: Sequence[RunRow]) -> list[Neighbour]:
-    """Every recorded layer that is a VLA, the one with the fewest differences first.
+    """Every recorded layer that is a VLA, the nearest first (:func:`distance`).
 
     Among equally near ones that with the most runs comes first. Nothing is interpolated. Runs that
     did not end well are left out.
@@ -191,10 +204,10 @@ def neighbours(config: ModelConfig, rows: Sequence[RunRow]) -> list[Neighbour]:
             groups.setdefault(str(acting(known)), []).append((known, row))
     found = [
         Neighbour(_title(group[0][1]), group[0][0], tuple(row for _, row in group),
-                  tuple(differences(config, group[0][0])))
+                  tuple(differences(config, group[0][0])), distance(config, group[0][0]))
         for group in groups.values()
     ]  # fmt: skip
-    return sorted(found, key=lambda each: (len(each.apart), -len(each.rows)))
+    return sorted(found, key=lambda each: (each.distance, -len(each.rows)))
 
 
 def _title(row: RunRow) -> str:
@@ -203,7 +216,7 @@ def _title(row: RunRow) -> str:
     for label, known in ABLATIONS.items():
         if known.mixer == "vla" and layer is not None and acting(known) == acting(layer):
             return label
-    return row.label or describe_switches(row.config.model)
+    return shown(row.label) or describe_switches(row.config.model)
 
 
 def describe_switches(config: ModelConfig) -> str:
