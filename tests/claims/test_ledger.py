@@ -28,8 +28,8 @@ ASKED_FOR = [
     "table-4-linear", "table-4-random", "table-5-update", "table-5-source", "table-5-scale",
     "table-5-jacobian", "table-5-gradients", "table-7", "table-8", "table-9", "table-10",
     "table-11", "table-12", "table-13", "figure-2", "figure-3", "figure-4", "figure-5",
-    "figure-6", "readme-exact-recall-10k", "readme-stable-10m", "readme-learned-lambda", "readme-
-    rank-r", "readme-stabiliser", "readme-parallel-streaming",
+    "figure-6", "readme-exact-recall-10k", "readme-stable-10m", "readme-learned-lambda",
+    "readme-rank-r", "readme-stabiliser", "readme-parallel-streaming",
 ]  # fmt: skip
 
 

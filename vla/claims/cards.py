@@ -148,7 +148,10 @@ SHEET = """
 .claims .scenes { margin: 6px 0; padding-left: 20px; }
 .claims code { font-size: 13px; overflow-wrap: anywhere; }
 @media print {
-  .claims { font-size: 11pt; }
+  .claims { font-size: 9.5pt; line-height: 1.25; }
+  .claims article { padding: 6px 10px; margin-bottom: 8px; }
+  .claims :is(p, blockquote) { margin: 3px 0; }
+  .claims :is(.place, .evidence, table, code) { font-size: 8.5pt; }
   .claims details:not([open]) > .wide { display: none; }
 }
 """

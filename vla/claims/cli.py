@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,7 +63,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     from vla.claims.claim import SECTIONS
-    from vla.claims.finding import VERDICTS
+    from vla.claims.finding import VERDICTS, counted
     from vla.claims.ledger import current
     from vla.errors import require_choice
 
@@ -79,8 +78,8 @@ def _list(args: argparse.Namespace) -> int:
         print(f"\n{section}")
         for each in (c for c in shown if c.section == section):
             print(f"  {_words(entries[each.id]):<26} {each.id:<32} {each.title}")
-    counts = Counter(_words(entries[each.id]) for each in shown)
-    print(f"\n{len(shown)} claims: " + ", ".join(f"{n} {words}" for words, n in counts.items()))
+    told = counted(entries[each.id].finding.verdict for each in shown)
+    print(f"\n{len(shown)} claims: {told or 'none'}")
     return 0
 
 
@@ -123,10 +122,11 @@ def _most(chosen: Claim, everything: bool, budget: str) -> str:
     raise ArgumentError("budget", budget, wanted)
 
 
-def _progress(share: float, words: str) -> None:
+def _progress(share: float, words: str, name: str, step: int, accuracy: float) -> None:
     if sys.stderr.isatty():
         end = "\n" if share >= 1 else ""
-        print(f"\r{100 * share:3.0f} % {words}   ", end=end, file=sys.stderr, flush=True)
+        told = f"{words}, {name}, step {step}, accuracy {accuracy:.3f}"
+        print(f"\r{100 * share:3.0f} % {told}   ", end=end, file=sys.stderr, flush=True)
 
 
 def _report(args: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,9 @@ VERDICTS = {
     UNDECIDED: "not decidable here",
 }
 """Every verdict and its words."""
+
+PLURALS = {**VERDICTS, HOLDS: "hold", CHANGED: "hold with a stated change", FAILS: "fail"}
+"""The same of several claims."""
 
 Cell = str | float | None
 
@@ -105,6 +109,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     return value
+
+
+def counted(verdicts: Iterable[str]) -> str:
+    """How many of each verdict, in words.
+
+    >>> counted(["holds", "fails", "holds"])
+    '2 hold, 1 fails'
+    """
+    counts = Counter(verdicts)
+    return ", ".join(
+        f"{counts[v]} {(VERDICTS if counts[v] == 1 else PLURALS)[v]}" for v in VERDICTS if counts[v]
+    )
 
 
 @dataclass

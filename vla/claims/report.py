@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
 from vla.claims.cards import card, sheet
 from vla.claims.claim import SECTIONS, ordered
-from vla.claims.finding import VERDICTS
+from vla.claims.finding import VERDICTS, counted
 from vla.claims.ledger import Entry
 from vla.errors import ArgumentError
 
@@ -32,8 +31,7 @@ def save(entries: Mapping[str, Entry], path: str | Path) -> Path:
 def page(entries: Mapping[str, Entry]) -> str:
     """One page: counts of verdicts, a table of contents, every card. No script, no request."""
     known = [each for each in ordered() if each.id in entries]
-    counts = Counter(entries[each.id].finding.verdict for each in known)
-    summary = ", ".join(f"{counts[v]} {words}" for v, words in VERDICTS.items())
+    summary = counted(entries[each.id].finding.verdict for each in known)
     parts = []
     for section in SECTIONS:
         mine = [each for each in known if each.section == section]

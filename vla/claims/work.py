@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from vla.train.result import RunRow
     from vla.train.store import Wanted
 
-Tell = Callable[[float, str], object]
-"""Called with the share that is done and a few words."""
+Tell = Callable[[float, str, str, int, float], object]
+"""Called with the share that is done, words, a run's name, its step and its accuracy there."""
 
 
-def _silent(_share: float, _words: str) -> None:
+def _silent(*_: object) -> None:
     return
 
 
@@ -73,7 +73,9 @@ def _trained(item: Wanted, device: str, number: int, of: int, tell: Tell) -> Run
         trainer.collect(wait=True)
         step = int(trainer.step)
         share = min(1.0, step / item.config.steps)
-        tell((number + share) / of, f"run {number + 1} of {of}, step {step}")
+        recent = trainer.host_log[max(0, step - 25) : step, 1]
+        accuracy = float(recent.mean()) if len(recent) else 0.0
+        tell((number + share) / of, f"run {number + 1} of {of}", item.label, step, accuracy)
     result = trainer.result()
     return RunRow(item.config.key, item.config, result.status, result, label=item.label)
 
@@ -105,5 +107,9 @@ def job(report: Any, id: str, budget: str) -> dict[str, Any]:
     """:func:`run` as work behind a page (``vla.scene.live``); the verdict as plain values."""
     from vla.claims.ledger import plain
 
+    def tell(share: float, words: str, name: str, step: int, accuracy: float) -> None:
+        report.share(share, f"{words}, step {step}")
+        report.point(name, step, accuracy)
+
     report.share(0.0, "checking")
-    return plain(run(id, budget, lambda share, words: report.share(share, words)))
+    return plain(run(id, budget, tell))

@@ -14,7 +14,7 @@ from vla.errors import ArgumentError
 from vla.figures.theme import DARK, LIGHT, Theme, shade, three
 from vla.rules import RULES
 
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 460, 62, 12, 10, 40
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 400, 58, 12, 10, 40
 PLOT = 190
 """Height of the plot, without axis and legend."""
 ROW = 19
@@ -66,8 +66,9 @@ def _sheet(root: str, look: Theme) -> str:
 
 
 STYLE = """
-.claim-figure svg { display: block; width: 100%; max-width: 560px; height: auto; }
-.claim-figure text { fill: var(--muted); font: 11px system-ui, sans-serif; }
+.claim-figure svg { display: block; width: 100%; max-width: 500px; height: auto; }
+@media print { .claim-figure svg { max-width: 300px; } }
+.claim-figure text { fill: var(--muted); font: 11.5px system-ui, sans-serif; }
 .claim-figure .name { fill: var(--ink); }
 .claim-figure .axis { stroke: var(--muted); stroke-width: 1; }
 .claim-figure .tick { stroke: var(--grid); stroke-width: 1; }
@@ -123,7 +124,7 @@ def _list(chart: Chart, drawn: Sequence[Series]) -> str:
     level = [chart.level] if chart.level is not None else []
     axis = _Axis([y for s in drawn for y in s.y if y is not None] + level, chart.log_x)
     widest = max((len(name) for name in names), default=0)
-    x0, x1 = min(250, 14 + round(5.7 * widest)), WIDTH - RIGHT - 44
+    x0, x1 = min(224, 14 + round(6.1 * widest)), WIDTH - RIGHT - 16
     y0 = TOP + ROW * len(names)
     parts = []
     for value in axis.ticks(4):
@@ -133,7 +134,7 @@ def _list(chart: Chart, drawn: Sequence[Series]) -> str:
     if chart.level is not None and (v := axis.share(chart.level)) is not None:
         parts.append(_line(x0 + v * (x1 - x0), TOP, x0 + v * (x1 - x0), y0, "level"))
     for row, name in enumerate(names):
-        short = name if len(name) <= 42 else name[:41] + "…"
+        short = name if len(name) <= 36 else name[:35] + "…"
         parts.append(
             f'<text class="name" x="{x0 - 8}" y="{TOP + ROW * row + 14}" text-anchor="end">'
             f"{escape(short)}</text>"
