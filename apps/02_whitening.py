@@ -20,9 +20,9 @@ with app.setup:
 @app.cell
 def _():
     session = WhiteningSession(mo.query_params().to_dict())
-    get_preset, set_preset = mo.state(session.preset)
-    session.changed = lambda changed: set_preset(changed.preset)
-    return get_preset, session
+    get_story, set_story = mo.state(session.story)
+    session.changed = lambda changed: set_story(changed.story)
+    return get_story, session
 
 
 @app.cell
@@ -37,6 +37,12 @@ def _(session):
     picture = mo.ui.anywidget(session.plane)
     right = mo.as_html(picture)
     return picture, right
+
+
+@app.cell
+def _(session):
+    chart = mo.as_html(mo.ui.anywidget(session.heatmap))
+    return (chart,)
 
 
 @app.cell
@@ -61,22 +67,36 @@ def _(picture, session):
 
 
 @app.cell
-def _(get_preset):
-    _preset = WHITENING.get(get_preset())
-    _question = _preset.question if _preset else "Your own keys: where does each write go?"
-    _seen = _preset.seen if _preset else "The numbers under the picture are those of this step."
+def _(get_story):
+    _name, _show = get_story()
+    _keys = (
+        "Your own keys: where does each write go?",
+        "The numbers under the picture are those of this step.",
+    )
+    _cells = (
+        "Your own map: where is enough recalled?",
+        "Every number is the end of one trace over these pairs.",
+    )
+    _own = {"plane": _keys, "space": _keys, "map": _cells}
+    _preset = WHITENING.get(_name)
+    _question = _preset.question if _preset else _own[_show][0]
+    _seen = _preset.seen if _preset else _own[_show][1]
     _says = f" <b>Answer.</b> {escape(_preset.answer)}" if _preset else ""
+    _act = {
+        "plane": "<b>Drag an arrow</b>, or select it and press ← →.",
+        "space": "<b>Drag an arrow</b>, or beside one to turn the picture.",
+        "map": "<b>Press a cell</b> to step its trace.",
+    }[_show]
     mo.Html(
         f'<header class="words"><a href="../">All apps</a><h1>{escape(_question)}</h1>'
-        f"<p>{escape(_seen)}{_says} "
-        "<b>Drag an arrow</b>, or select it and press ← →.</p></header>"
+        f"<p>{escape(_seen)}{_says} {_act}</p></header>"
     )
     return
 
 
 @app.cell
-def _(left, right):
-    mo.Html(f'<div class="bench"><aside>{left}</aside><main>{right}</main></div>')
+def _(chart, left, right):
+    mo.Html(f'<div class="bench"><aside>{left}</aside><main>{right}{chart}</main></div>')
     return
 
 

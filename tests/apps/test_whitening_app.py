@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from vla.scene.whitening import WHITENING, Whitening, to_csv
+from vla.scene.whitening import MAPPED, WHITENING, Whitening, drawn, map_csv, to_csv
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
@@ -18,11 +18,14 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 class PlanePage:
     """One page of the app. Every method waits for what it names."""
 
-    def __init__(self, context: Any, address: str, query: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, context: Any, address: str, query: dict[str, str] | None = None,
+        shows: str = "picture",
+    ) -> None:  # fmt: skip
         self.page = context.new_page()
         self.page.goto(f"{address}whitening/?{urlencode(query or {})}")
         self.picture = self.page.get_by_test_id("picture")
-        self.picture.wait_for()
+        self.page.get_by_test_id(shows).wait_for()
         self.page.get_by_test_id("panel").wait_for()
         self.page.get_by_text("All apps").wait_for()
 
@@ -36,7 +39,11 @@ class PlanePage:
             }""",
             arg=scene.to_query(),
         )
-        keys = ",".join(f"{angle:g}" for angle in scene.angles)
+        if scene.show == "map":
+            self.page.get_by_test_id("map-grid").wait_for()
+            return
+        pairs = (a if isinstance(a, tuple) else (a,) for a in scene.angles)
+        keys = ",".join("/".join(f"{x:g}" for x in pair) for pair in pairs)
         self.page.locator(
             f"[data-testid=picture][data-keys='{keys}'][data-step='{scene.step}']"
         ).wait_for()
@@ -60,8 +67,11 @@ def expected(scene: Whitening) -> dict[tuple[str, str], float]:
         return {}
     numbers = {
         ("step", "rho"): shown.rho, ("step", "cosine"): now.cosine, ("step", "delta"): now.delta,
-        ("step", "long"): now.axes[0], ("step", "short"): now.axes[1], ("step", "apart"): now.apart,
+        ("step", "long"): now.axes[0], ("step", "short"): now.axes[-1],
+        ("step", "apart"): now.apart,
     }  # fmt: skip
+    if len(now.axes) == 3:
+        numbers["step", "middle"] = now.axes[1]
     if now.overlaps:
         numbers["step", "overlap"] = now.overlaps[0]
     for each in now.written:
@@ -75,6 +85,9 @@ def expected(scene: Whitening) -> dict[tuple[str, str], float]:
 
 def assert_shows(app: PlanePage, scene: Whitening) -> None:
     app.wait_for(scene)
+    if scene.show == "map":
+        assert_maps(app, scene)
+        return
     wanted = expected(scene)
     app.page.wait_for_function(
         """wanted => wanted.every(([lane, name, value]) => {
@@ -88,6 +101,19 @@ def assert_shows(app: PlanePage, scene: Whitening) -> None:
         arg=[[lane, name, value] for (lane, name), value in wanted.items()],
     )
     assert app.shown() == pytest.approx(wanted, abs=1e-9)
+
+
+def assert_maps(app: PlanePage, scene: Whitening) -> None:
+    """Every cell has the library's number, and the address of the trace behind it."""
+    drawn_ = drawn(scene)
+    app.page.locator(f"[data-testid=map][data-title='{drawn_['title']}']").wait_for()
+    cells = app.page.get_by_test_id("cell").evaluate_all(
+        "nodes => nodes.map(n => [Number(n.dataset.value), n.getAttribute('href')])"
+    )
+    wanted = getattr(scene.map(), scene.measure).flatten().tolist()
+    assert [value for value, _ in cells] == pytest.approx(wanted)
+    assert [link for _, link in cells] == [link for row in drawn_["links"] for link in row]
+    assert not app.picture.is_visible()
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +196,95 @@ def test_knobs_keys_and_steps(app: PlanePage) -> None:
     for key in ("lambda0", "turn", "update"):
         app.control("reset", key).click()
     assert_shows(app, Whitening(keys="10, 20, 30", step=1))
+
+
+def test_an_arrow_in_space_is_dragged_and_moved_by_keys(app: PlanePage) -> None:
+    """Seen from straight above, up the page is +y: a tip dragged there has azimuth 90."""
+    page = app.page
+    app.control("choice", "show").select_option("space")
+    scene = Whitening(show="space")
+    assert_shows(app, scene)
+    app.control("words", "keys").fill("0/0, 53.1/60")
+    scene = scene.with_(keys="0/0, 53.1/60")
+    assert_shows(app, scene)
+    page.locator("[data-testid=arrow][data-key='2']").focus()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("PageUp")
+    scene = scene.with_(keys="0/0, 54.1/76")
+    assert_shows(app, scene)
+    box = page.get_by_test_id("plane").bounding_box()
+    x, y = box["x"] + 12, box["y"] + 12
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x, y + 150, steps=5)
+    page.mouse.move(x + 50, y + 150, steps=2)
+    page.mouse.up()
+    scene = scene.with_(yaw=0.0, pitch=90.0)
+    assert_shows(app, scene)
+    start = page.locator("[data-testid=arrow][data-key='1'] circle").bounding_box()
+    page.mouse.move(start["x"] + start["width"] / 2, start["y"] + start["height"] / 2)
+    page.mouse.down()
+    radius = 130 * box["width"] / 344
+    page.mouse.move(
+        box["x"] + box["width"] / 2, box["y"] + box["height"] / 2 - 1.1 * radius, steps=4
+    )
+    page.mouse.up()
+    assert_shows(app, scene.with_(keys="90/0, 54.1/76"))
+    page.get_by_test_id("add-key").click()
+    assert_shows(app, scene.with_(keys="90/0, 54.1/76, 94.1/76", step=3))
+
+
+def test_the_map_and_its_knobs(app: PlanePage) -> None:
+    app.control("choice", "show").select_option("map")
+    scene = Whitening(show="map")
+    assert_shows(app, scene)
+    assert not app.page.locator("[data-row=lambda0]").is_visible()
+    for rule in (*list(MAPPED)[1:], "unit"):
+        app.control("choice", "rule").select_option(rule)
+        assert_shows(app, scene.with_(rule=rule))
+    app.control("choice", "measure").select_option("size")
+    app.control("choice", "rule").select_option("rls")
+    scene = scene.with_(measure="size", rule="rls")
+    assert_shows(app, scene)
+    for key, value in (("n", 9), ("seed", 3)):
+        app.control("number-input", key).fill(str(value))
+        app.control("number-input", key).press("Enter")
+        scene = scene.with_(**{key: value})
+        assert_shows(app, scene)
+    with app.page.expect_download() as waiting:
+        app.page.get_by_test_id("save-data").click()
+    assert Path(waiting.value.path()).read_text() == map_csv(scene)
+
+
+def test_a_cell_opens_its_trace(contexts: Callable[..., Any], lab: Any) -> None:
+    """By keyboard; the stepper's last step has the cell's number."""
+    scene = Whitening(show="map", rule="oblique", n=6)
+    app = PlanePage(contexts(), lab.address, scene.to_query(), shows="map")
+    assert_shows(app, scene)
+    cell = app.page.locator("[data-testid=cell][data-row='2'][data-column='3']")
+    app.page.locator("[data-testid=cell][tabindex='0']").focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight", "ArrowRight"):
+        app.page.keyboard.press(key)
+    value = float(cell.get_attribute("data-value"))
+    app.page.keyboard.press("Enter")
+    app.page.locator("[data-testid=stepper][data-step='6']").wait_for()
+    shown = app.page.locator("[data-testid=number][data-number=recall_mean]")
+    assert float(shown.get_attribute("data-value")) == pytest.approx(value, rel=1e-6)
+    address = parse_qs(urlsplit(app.page.url).query)
+    wanted = scene.cell(0.6, 1e-4).to_query()
+    assert {key: values[-1] for key, values in address.items()} == wanted
+    app.page.close()
+
+
+def test_a_bad_link_to_space_and_map(contexts: Callable[..., Any], lab: Any) -> None:
+    query = {"show": "space", "keys": "0/95, x/1", "yaw": "999", "pitch": "nan", "n": "0",
+             "rule": "<b>", "measure": "none"}  # fmt: skip
+    app = PlanePage(contexts(), lab.address, query)
+    assert app.page.get_by_test_id("notes").locator("p").count() == 6
+    assert app.picture.get_attribute("data-keys") == "0/0,53.1/0"
+    assert app.picture.get_attribute("data-view") == "180,20"
+    app.page.close()
 
 
 def test_typed_nonsense_is_told_and_the_picture_stays(app: PlanePage) -> None:

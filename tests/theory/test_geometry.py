@@ -83,6 +83,10 @@ def test_keys_that_cannot_be_drawn_are_refused(angles: tuple[float, ...]) -> Non
 def test_what_the_prepared_scenes_say() -> None:
     last = {name: preset.scene.geometry().moments[-1] for name, preset in WHITENING.items()}
     left = {name: preset.scene.geometry().left for name, preset in WHITENING.items()}
+    alpha = last["space"].direction.numpy()  # type: ignore[union-attr]
+    assert math.degrees(math.asin(alpha[2])) == pytest.approx(87, abs=0.5)
+    k = WHITENING["space"].scene.geometry().k
+    assert (k[:2] @ k[2]).tolist() == pytest.approx([0.49, 0.60], abs=5e-3)
     assert left["claim"] == pytest.approx(0.068, abs=5e-4)
     assert left["limit"] == pytest.approx(7.5e-7, rel=0.01)
     assert last["limit"].cosine == pytest.approx(0.8, abs=1e-3)

@@ -1,4 +1,4 @@
-"""A few unit keys in the plane, and everything that their writes turn, step by step (paper §7)."""
+"""A few unit keys in the plane or in space, and what their writes turn, step by step (paper §7)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,16 @@ RHO = tuple(math.sin(math.pi * i / 96) for i in range(-48, 49))
 LAMBDA0 = tuple(10 ** (i / 6) for i in range(-36, 13))
 
 
+Angle = float | tuple[float, float]
+"""A unit vector by degrees: its angle in the plane, or azimuth and elevation in space."""
+
+
 @dataclass(frozen=True)
 class Written:
     """What one gain did at one step."""
 
     gain: str
-    vector: Float[Tensor, "2"]
+    vector: Float[Tensor, "d"]
     """The gain as applied: ``ΔS = e vectorᵀ``."""
     length: float
     aligned: float
@@ -50,44 +54,50 @@ class Moment:
     """The geometry after ``step`` writes; step 0 is before the first and has no write."""
 
     step: int
-    A: Float[Tensor, "2 2"]
-    M: Float[Tensor, "2 2"]
-    axes: tuple[float, float]
-    """Semi-axes of the ellipse of ``√(λ0 A)``, long one first; both are 1 at step 0."""
-    tilt: float
-    """Angle of the long axis in degrees."""
+    A: Float[Tensor, "d d"]
+    M: Float[Tensor, "d d"]
+    axes: tuple[float, ...]
+    """Semi-axes of the ellipse or ellipsoid of ``√(λ0 A)``, longest first; all 1 at step 0."""
+    directions: Float[Tensor, "d d"]
+    """Unit vectors along them, one in each row."""
     delta: float
     cosine: float
     """``c = k·α̂``."""
     overlaps: tuple[float, ...]
     """``α̂·k_i`` with every earlier key."""
-    direction: Float[Tensor, "2"] | None
+    direction: Float[Tensor, "d"] | None
     """``α̂``, from the A that the setting asks for."""
-    before: Float[Tensor, "2"] | None
+    before: Float[Tensor, "d"] | None
     """``α̂`` from the A before the update."""
-    after: Float[Tensor, "2"] | None
+    after: Float[Tensor, "d"] | None
     """``α̂`` from the A after it."""
     written: tuple[Written, ...]
+
+    @property
+    def tilt(self) -> float:
+        """Angle of the longest axis in degrees, seen along the third coordinate if there is one."""
+        return math.degrees(math.atan2(float(self.directions[0, 1]), float(self.directions[0, 0])))
 
     @property
     def apart(self) -> float:
         """Degrees between the pre- and the post-update direction."""
         if self.before is None or self.after is None:
             return math.nan
-        cross = self.before[0] * self.after[1] - self.before[1] * self.after[0]
-        return abs(math.degrees(math.atan2(float(cross), float(self.before @ self.after))))
+        along = self.before @ self.after
+        across = (self.after - along * self.before).norm()
+        return math.degrees(math.atan2(float(across), float(along)))
 
 
 @dataclass(frozen=True)
 class Geometry:
     """All moments of one set of keys, and the curves that §7.2 is about."""
 
-    angles: tuple[float, ...]
+    angles: tuple[Angle, ...]
     lambda0: float
     turn: float
     update: str
-    k: Float[Tensor, "n 2"]
-    u: Float[Tensor, "n 2"]
+    k: Float[Tensor, "n d"]
+    u: Float[Tensor, "n d"]
     moments: tuple[Moment, ...]
 
     @property
@@ -116,22 +126,25 @@ class Geometry:
 
 
 def geometry(
-    angles: Sequence[float], *, lambda0: float = 0.1, turn: float = 0.0, update: str = "post"
+    angles: Sequence[Angle], *, lambda0: float = 0.1, turn: float = 0.0, update: str = "post"
 ) -> Geometry:
     """Write one pair for every key and look at what each write does, for all three gains.
 
-    Keys are unit vectors at these ``angles`` (degrees), values are orthogonal unit vectors.
-    ``turn`` is the angle from the key to the direction ``u`` whose penalty grows; the paper's §7
-    has u = k, which is 0. The VLA rule itself is run, in float64.
-    Raises ``ValueError`` for no key or more than 8, an angle that isn't finite, ``lambda0 <= 0`` or
-    an unknown ``update``.
+    Keys are unit vectors at these ``angles`` (degrees; pairs of azimuth and elevation in space),
+    values are orthogonal unit vectors. ``turn`` is the angle from the key to the direction ``u``
+    whose penalty grows, in space about the vertical; the paper's §7 has u = k, which is 0. The VLA
+    rule itself is run, in float64.
+    Raises ``ValueError`` for no key or more than 8, angles that aren't finite or not all of one
+    kind, ``lambda0 <= 0`` or an unknown ``update``.
     """
     if not 1 <= len(angles) <= MAX_KEYS:
         raise ArgumentError("keys", f"{len(angles)} of them", f"1 to {MAX_KEYS}")
-    if not all(math.isfinite(angle) for angle in (*angles, turn)):
+    rows = [angle if isinstance(angle, tuple) else (angle,) for angle in angles]
+    finite = all(math.isfinite(number) for row in (*rows, (turn,)) for number in row)
+    if not finite or len({len(row) for row in rows}) != 1:
         raise ArgumentError("keys", angles, "angles in degrees")
     require_choice("update", update, ("post", "pre"))
-    k, u = _unit(angles), _unit([angle + turn for angle in angles])
+    k, u = _unit(rows), _unit([(row[0] + turn, *row[1:]) for row in rows])
     lanes = {gain: _run(k, u, lambda0=lambda0, gain=gain, update=update) for gain in GAINS}
     both = [_run(k, u, lambda0=lambda0, update=each) for each in ("pre", "post")]
     moments = [
@@ -142,15 +155,19 @@ def geometry(
     return Geometry(tuple(angles), lambda0, turn, update, k, u, tuple(moments))
 
 
-def _unit(angles: Sequence[float]) -> Float[Tensor, "n 2"]:
-    radians = torch.deg2rad(torch.tensor(list(angles), dtype=torch.float64))
-    return torch.stack([radians.cos(), radians.sin()], -1)
+def _unit(rows: Sequence[tuple[float, ...]]) -> Float[Tensor, "n d"]:
+    radians = torch.deg2rad(torch.tensor(list(rows), dtype=torch.float64))
+    flat = torch.stack([radians[:, 0].cos(), radians[:, 0].sin()], -1)
+    if radians.shape[1] == 1:
+        return flat
+    up = radians[:, 1:]
+    return torch.cat([up.cos() * flat, up.sin()], -1)
 
 
 def _run(k: Tensor, u: Tensor, **settings: object) -> list[State]:
     rule = make("vla", direction="token", **settings)
     values = torch.eye(len(k), dtype=torch.float64)
-    states = [rule.init(2, len(k))]
+    states = [rule.init(k.shape[1], len(k))]
     for t in range(len(k)):
         states.append(rule.step(states[-1], Token(k=k[t], v=values[t], u=u[t])))
     return states
@@ -161,13 +178,13 @@ def _moment(
 ) -> Moment:
     A = lanes["unit"].A
     assert A is not None
-    axes, tilt = _ellipse(lambda0 * A)
-    M = lambda0 * torch.eye(2, dtype=k.dtype) + u[:t].T @ u[:t]
+    axes, directions = _ellipsoid(lambda0 * A)
+    M = lambda0 * torch.eye(k.shape[1], dtype=k.dtype) + u[:t].T @ u[:t]
     write = lanes["unit"].write
     direction = None if write is None else to_unit(write.gain)
     before, after = (None if s.write is None else to_unit(s.write.gain) for s in both)
     return Moment(
-        t, A, M, axes, tilt,
+        t, A, M, axes, directions,
         delta=math.nan if write is None or write.delta is None else float(write.delta),
         cosine=math.nan if direction is None else float(direction @ k[t - 1]),
         overlaps=() if direction is None else tuple((k[: t - 1] @ direction).tolist()),
@@ -176,14 +193,13 @@ def _moment(
     )  # fmt: skip
 
 
-def _ellipse(A: Float[Tensor, "2 2"]) -> tuple[tuple[float, float], float]:
-    """Semi-axes and tilt of ``{x : xᵀ A⁻¹ x = 1}``."""
+def _ellipsoid(A: Float[Tensor, "d d"]) -> tuple[tuple[float, ...], Float[Tensor, "d d"]]:
+    """Semi-axes of ``{x : xᵀ A⁻¹ x = 1}``, longest first, and their directions."""
     values, vectors = torch.linalg.eigh(A)
-    short, long = values.clamp_min(0).sqrt().tolist()
-    return (long, short), math.degrees(math.atan2(float(vectors[1, 1]), float(vectors[0, 1])))
+    return tuple(values.clamp_min(0).sqrt().flip(0).tolist()), vectors.mT.flip(0)
 
 
-def _written(gain: str, state: State, k: Float[Tensor, "t 2"]) -> Written:
+def _written(gain: str, state: State, k: Float[Tensor, "t d"]) -> Written:
     write = state.write
     assert isinstance(write, Write)
     values = torch.eye(state.S.shape[0], dtype=k.dtype)[: len(k)]

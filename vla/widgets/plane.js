@@ -39,12 +39,39 @@ function shade(stops, value) {
   return { background: `rgb(${mixed.join(",")})`, color: luminance(mixed) > 0.18 ? "#000000" : "#ffffff" };
 }
 
+const RADIUS = 130;
+const degrees = (radians) => (radians * 180) / Math.PI;
+const radians = (angle) => (angle * Math.PI) / 180;
+const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
+const azimuth = (angle) => (Array.isArray(angle) ? angle[0] : angle);
+const named = (angle) => (Array.isArray(angle) ? `${angle[0]}°/${angle[1]}°` : `${angle}°`);
+
+function unit(angle) {
+  if (!Array.isArray(angle)) return [Math.cos(radians(angle)), Math.sin(radians(angle))];
+  const [turn, up] = angle.map(radians);
+  return [Math.cos(up) * Math.cos(turn), Math.cos(up) * Math.sin(turn), Math.sin(up)];
+}
+
+function toAngle([x, y, z]) {
+  return [degrees(Math.atan2(y, x)), degrees(Math.asin(Math.max(-1, Math.min(1, z))))];
+}
+
+// A view of space: right, up, and towards the eye, as rows. In the plane right and up are x and y.
+function frameOf([yaw, pitch]) {
+  const [turn, up] = [radians(yaw), radians(pitch)];
+  const [c, s, d, t] = [Math.cos(turn), Math.sin(turn), Math.cos(up), Math.sin(up)];
+  return [[c, s, 0], [-s * t, c * t, d], [s * d, -c * d, t]];
+}
+
+const thin = (d, stroke, more) => s("path", { d, stroke, fill: "none", "stroke-width": 1, ...more });
+
 const wrap = (angle) => 180 - ((((180 - angle) % 360) + 360) % 360);
 
 class Plane {
   constructor(model, el) {
     this.model = model;
     this.angles = [...model.get("angles")];
+    this.view = [...model.get("view")];
     this.build();
     el.replaceChildren(this.root);
     this.listen();
@@ -52,6 +79,17 @@ class Plane {
   }
 
   get picture() { return this.model.get("picture"); }
+
+  get space() { return this.picture.dims === 3; }
+
+  get eye() { return frameOf(this.view); }
+
+  // Where a vector lies on the picture, and how far towards the eye.
+  place(vector) {
+    if (vector.length === 2) return [vector[0], -vector[1], 0];
+    const [right, up, near] = this.eye;
+    return [dot(vector, right), -dot(vector, up), dot(vector, near)];
+  }
 
   get step() { return Math.min(this.model.get("step"), this.picture.moments.length - 1); }
 
@@ -67,10 +105,12 @@ class Plane {
     this.back = button("◀ Back", "back", "One write back", () => this.go(this.step - 1));
     this.next = button("Next ▶", "next", "One write on", () => this.go(this.step + 1));
     this.less = button("Remove last key", "remove-key", "Takes the last key away", () => this.move(this.angles.slice(0, -1)));
-    this.more = button("Add a key", "add-key", "Adds a key 40° from the last", () => this.move([...this.angles, wrap(this.angles.at(-1) + 40)], true));
+    this.more = button("Add a key", "add-key", "Adds a key 40° from the last", () => this.move([...this.angles, this.another()], true));
+    this.title = h("h2");
+    this.arrows.addEventListener("pointerdown", (event) => this.turn(event));
     this.root = h("div", { class: "vla-plane", data: { testid: "picture" } },
       h("div", { class: "top" },
-        h("section", {}, h("h2", {}, "Keys, ellipse of A, write α̂"), this.arrows),
+        h("section", {}, this.title, this.arrows),
         h("section", {}, h("h2", {}, "Overlap of the second write with the first key, against ρ"), this.rho, h("h2", {}, "… and against λ0, at this ρ"), this.lambda),
         h("section", {}, h("h2", {}, "This write under three gains"), this.gains, this.table)),
       this.says,
@@ -82,8 +122,9 @@ class Plane {
   listen() {
     const { model } = this;
     const redraw = () => { if (!this.waiting && !this.dragging) this.angles = [...model.get("angles")]; this.draw(); };
+    const turned = () => { if (!this.turning) this.view = [...model.get("view")]; this.draw(); };
     this.handlers = {
-      "change:picture": redraw, "change:angles": redraw, "change:step": () => this.draw(), "change:answered": () => this.answer(),
+      "change:view": turned, "change:shown": () => this.draw(), "change:picture": redraw, "change:angles": redraw, "change:step": () => this.draw(), "change:answered": () => this.answer(),
     };
     for (const [event, handler] of Object.entries(this.handlers)) model.on(event, handler);
     this.schemes = matchMedia("(prefers-color-scheme: dark)");
@@ -116,8 +157,15 @@ class Plane {
     this.draw();
   }
 
+  another() {
+    const last = this.angles.at(-1);
+    return this.space ? [last[0] + 40, last[1]] : last + 40;
+  }
+
   move(angles, toLast = false) {
-    this.angles = angles.map((angle) => Number(wrap(angle).toFixed(1)));
+    const round = (angle) => Number(wrap(angle).toFixed(1));
+    const steep = (angle) => Number(Math.max(-90, Math.min(90, angle)).toFixed(1));
+    this.angles = angles.map((angle) => (Array.isArray(angle) ? [round(angle[0]), steep(angle[1])] : round(angle)));
     if (toLast || this.step > angles.length) this.model.set("step", angles.length);
     if (this.picture.moments.length === angles.length + 1) this.drawArrows();
     this.send();
@@ -143,27 +191,70 @@ class Plane {
     if (this.again) this.send();
   }
 
-  angleAt(event) {
+  // The pointer as a point of the picture, 1 at the unit circle.
+  pointAt(event) {
     const box = this.arrows.getBoundingClientRect();
-    const x = event.clientX - box.left - box.width / 2;
-    const y = box.top + box.height / 2 - event.clientY;
-    return (Math.atan2(y, x) * 180) / Math.PI;
+    const scale = (box.width / 344) * RADIUS;
+    return [(event.clientX - box.left - box.width / 2) / scale, (box.top + box.height / 2 - event.clientY) / scale];
+  }
+
+  // In space the pointer takes a tip over its own half of the sphere, the near or the far one.
+  angleAt(event, side) {
+    const [x, y] = this.pointAt(event);
+    if (!this.space) return degrees(Math.atan2(y, x));
+    const length = Math.hypot(x, y);
+    const [a, b] = length > 1 ? [x / length, y / length] : [x, y];
+    const depth = side * Math.sqrt(Math.max(0, 1 - a * a - b * b));
+    const [right, up, near] = this.eye;
+    return toAngle(right.map((_, i) => a * right[i] + b * up[i] + depth * near[i]));
   }
 
   drag(event, i) {
     event.preventDefault();
+    event.stopPropagation();
     this.dragging = true;
     this.held = i;
-    this.arrows.setPointerCapture(event.pointerId);
-    const move = (moved) => this.move(this.angles.map((angle, j) => (j === i ? this.angleAt(moved) : angle)));
-    const end = () => {
+    const side = this.place(unit(this.angles[i]))[2] < 0 ? -1 : 1;
+    const move = (moved) => this.move(this.angles.map((angle, j) => (j === i ? this.angleAt(moved, side) : angle)));
+    this.follow(event, move, () => {
       this.dragging = false;
-      this.arrows.removeEventListener("pointermove", move);
       this.focus(i);
+    });
+  }
+
+  follow(event, move, end) {
+    this.arrows.setPointerCapture(event.pointerId);
+    const stop = () => {
+      this.arrows.removeEventListener("pointermove", move);
+      end();
     };
     this.arrows.addEventListener("pointermove", move);
-    this.arrows.addEventListener("pointerup", end, { once: true });
-    this.arrows.addEventListener("pointercancel", end, { once: true });
+    this.arrows.addEventListener("pointerup", stop, { once: true });
+    this.arrows.addEventListener("pointercancel", stop, { once: true });
+  }
+
+  // Dragging beside the arrows turns space; the address learns of it at the end.
+  turn(event) {
+    if (!this.space || this.dragging) return;
+    event.preventDefault();
+    this.turning = true;
+    let [x, y] = [event.clientX, event.clientY];
+    const move = (moved) => {
+      this.lookFrom(this.view[0] - 0.6 * (moved.clientX - x), this.view[1] + 0.6 * (moved.clientY - y));
+      [x, y] = [moved.clientX, moved.clientY];
+    };
+    this.follow(event, move, () => { this.turning = false; this.tellView(); });
+  }
+
+  lookFrom(yaw, pitch) {
+    this.view = [wrap(yaw), Math.max(-90, Math.min(90, pitch))];
+    cancelAnimationFrame(this.frameDue);
+    this.frameDue = requestAnimationFrame(() => { this.drawArrows(); this.drawGains(); });
+  }
+
+  tellView() {
+    this.model.set("view", this.view.map((angle) => Number(angle.toFixed(1))));
+    this.model.save_changes();
   }
 
   key(event, i) {
@@ -171,7 +262,9 @@ class Plane {
     if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     const amount = by * (event.shiftKey ? 15 : 1);
-    this.move(this.angles.map((angle, j) => (j === i ? angle + amount : angle)));
+    const rises = this.space && !["ArrowLeft", "ArrowRight"].includes(event.key);
+    const moved = (angle) => (this.space ? (rises ? [angle[0], angle[1] + amount] : [angle[0] + amount, angle[1]]) : angle + amount);
+    this.move(this.angles.map((angle, j) => (j === i ? moved(angle) : angle)));
     this.focus(i);
   }
 
@@ -196,6 +289,10 @@ class Plane {
   ink() { return this.model.get("colours")[this.root.dataset.look === "dark" ? "dark" : "light"]; }
 
   draw() {
+    this.root.hidden = !this.model.get("shown");
+    this.title.textContent = this.space ? "Keys, ellipsoid of A, write α̂" : "Keys, ellipse of A, write α̂";
+    this.arrows.classList.toggle("turns", this.space);
+    this.root.dataset.view = this.view.map((angle) => Number(angle.toFixed(1))).join(",");
     this.drawArrows();
     this.drawRho();
     this.drawLambda();
@@ -203,7 +300,7 @@ class Plane {
     this.drawStrip();
     this.tell();
     this.root.dataset.step = this.step;
-    this.root.dataset.keys = this.picture.angles.join(",");
+    this.root.dataset.keys = this.picture.angles.map((angle) => [angle].flat().join("/")).join(",");
     this.back.disabled = this.step === 0;
     this.next.disabled = this.step >= this.picture.moments.length - 1;
     this.less.disabled = this.angles.length <= 1;
@@ -225,7 +322,40 @@ class Plane {
     return s("text", { x, y, fill: colour, "font-size": 12, "font-family": FONT, ...more }, words);
   }
 
+  // The outline of an ellipsoid is an ellipse too: that of its matrix seen in the picture's plane.
+  outline(moment) {
+    const [right, up] = this.eye;
+    const along = moment.directions.map((axis, i) => [moment.axes[i] * dot(axis, right), moment.axes[i] * dot(axis, up)]);
+    const sum = (i, j) => along.reduce((total, axis) => total + axis[i] * axis[j], 0);
+    const [a, b, c] = [sum(0, 0), sum(0, 1), sum(1, 1)];
+    const [middle, half] = [(a + c) / 2, Math.hypot((a - c) / 2, b)];
+    const axes = [middle + half, middle - half].map((square) => Math.sqrt(Math.max(0, square)));
+    return { axes, tilt: degrees(Math.atan2(2 * b, a - c)) / 2 };
+  }
+
+  // The ellipsoid's three sections through its axes: what faces the eye is solid.
+  sections(moment, colour) {
+    const near = this.eye[2];
+    return [[0, 1], [0, 2], [1, 2]].flatMap(([i, j]) => {
+      const [p, q] = [moment.directions[i], moment.directions[j]];
+      const [a, b] = [moment.axes[i], moment.axes[j]];
+      const runs = { front: [], back: [] };
+      for (let at = 0; at < 72; at++) {
+        const ends = [at, at + 1].map((t) => [Math.cos((t * Math.PI) / 36), Math.sin((t * Math.PI) / 36)]);
+        const [c, s] = [ends[0][0] + ends[1][0], ends[0][1] + ends[1][1]];
+        const faces = (c / Math.max(a, 1e-9)) * dot(p, near) + (s / Math.max(b, 1e-9)) * dot(q, near) >= 0;
+        const points = ends.map(([x, y]) => this.place(p.map((_, k) => a * x * p[k] + b * y * q[k])).slice(0, 2).map((v) => (RADIUS * v).toFixed(1)).join(" "));
+        runs[faces ? "front" : "back"].push(`M${points.join("L")}`);
+      }
+      return [
+        thin(runs.back.join(""), colour, { opacity: 0.35 }),
+        thin(runs.front.join(""), colour, { opacity: 0.9 }),
+      ];
+    });
+  }
+
   ellipse(moment, colour, more) {
+    if (this.space) moment = this.outline(moment);
     const [a, b] = moment.axes.map((x) => 130 * x);
     return s("ellipse", { rx: a, ry: Math.max(b, 0.6), transform: `rotate(${-moment.tilt})`, stroke: colour, fill: "none", ...more });
   }
@@ -238,33 +368,46 @@ class Plane {
     const now = picture.moments[step];
     const nodes = [
       s("circle", { r: R, fill: "none", stroke: c.grid, "stroke-width": 1.5 }),
-      s("path", { d: `M${-R} 0H${R}M0 ${-R}V${R}`, stroke: c.grid }),
+      this.space ? this.floor(c) : s("path", { d: `M${-R} 0H${R}M0 ${-R}V${R}`, stroke: c.grid }),
       step > 0 ? this.ellipse(picture.moments[step - 1], c.muted, { "stroke-dasharray": "2 4" }) : null,
       this.ellipse(now, c.vla, { fill: c.vla, "fill-opacity": 0.14, "stroke-width": 1.5 }),
     ];
-    nodes.push(...this.angles.map((angle, i) => this.keyArrow(angle, i, now)));
+    if (this.space) nodes.push(...this.sections(now, c.vla));
+    const keys = this.angles.map((angle, i) => ({ i, angle, depth: this.place(unit(angle))[2] }));
+    if (this.space) keys.sort((a, b) => a.depth - b.depth);
+    nodes.push(...keys.map(({ angle, i }) => this.keyArrow(angle, i, now)));
     nodes.push(...this.directions(now, R));
     this.arrows.replaceChildren(...nodes.flat(3).filter(Boolean));
     this.arrows.setAttribute("aria-label", this.words());
     if (held !== undefined) this.focus(held);
   }
 
+  // The unit sphere's equator and the three coordinate axes.
+  floor(c) {
+    const ring = Array.from({ length: 73 }, (_, i) => this.place(unit([5 * i, 0])).slice(0, 2).map((v) => (RADIUS * v).toFixed(1)).join(" "));
+    const axes = [[1, 0, 0], [0, 1, 0], [0, 0, 1]].map((axis) => this.place(axis).slice(0, 2).map((v) => RADIUS * v));
+    return [
+      thin(`M${ring.join("L")}`, c.grid),
+      ...axes.map(([x, y]) => thin(`M${-x} ${-y}L${x} ${y}`, c.grid)),
+      ...axes.map(([x, y], i) => this.text(1.09 * x, 1.09 * y + 4, "xyz"[i], c.muted, { "text-anchor": "middle" })),
+    ];
+  }
+
   keyArrow(angle, i, now) {
     const c = this.ink();
-    const turn = (angle * Math.PI) / 180;
-    const [x, y] = [130 * Math.cos(turn), -130 * Math.sin(turn)];
+    const [x, y, depth] = this.place(unit(angle)).map((v) => RADIUS * v);
     const written = i < this.step;
     const current = i === this.step - 1;
     const colour = written ? c.ink : c.muted;
-    const near = this.angles.map((_, j) => j).filter((j) => Math.abs(wrap(this.angles[j] - angle)) < 4);
+    const near = this.angles.map((_, j) => j).filter((j) => dot(unit(this.angles[j]), unit(angle)) > 0.99756);
     const bold = near.includes(this.step - 1);
     const label = near[0] < i ? null : `k${i + 1}${near.length > 1 ? ` +${near.length - 1}` : ""}`;
     return s("g", {
-      role: "slider", tabindex: 0, "aria-label": `key ${i + 1}`, "aria-valuemin": -180, "aria-valuemax": 180, "aria-valuenow": angle,
-      "aria-valuetext": `${angle} degrees`, data: { arrow: i, testid: "arrow", key: i + 1 },
+      role: "slider", tabindex: 0, "aria-label": `key ${i + 1}`, "aria-valuemin": -180, "aria-valuemax": 180, "aria-valuenow": azimuth(angle),
+      "aria-valuetext": this.space ? `azimuth ${angle[0]}, elevation ${angle[1]} degrees` : `${angle} degrees`, opacity: depth < -1 ? 0.55 : null, data: { arrow: i, testid: "arrow", key: i + 1 },
       onpointerdown: (event) => this.drag(event, i), onkeydown: (event) => this.key(event, i),
     },
-    s("title", {}, `k${i + 1} at ${angle}°${now.overlaps[i] == null ? "" : `; α̂·k${i + 1} = ${three(now.overlaps[i])}`}`),
+    s("title", {}, `k${i + 1} at ${named(angle)}${now.overlaps[i] == null ? "" : `; α̂·k${i + 1} = ${three(now.overlaps[i])}`}`),
     this.arrow(x, y, colour, current ? 3 : 1.8, { "stroke-dasharray": written ? null : "3 3" }),
     s("circle", { class: "halo", cx: x, cy: y, r: 13, fill: c.ink, "fill-opacity": 0.04, stroke: "none" }),
     label && this.text(x * 1.17, y * 1.17 + 4, label, colour, { "text-anchor": "middle", "font-weight": bold ? 700 : 400, "font-size": 14 }));
@@ -274,15 +417,16 @@ class Plane {
     const c = this.ink();
     if (!now.direction) return [];
     const { picture, step } = this;
-    const [x, y] = now.direction.map((value, i) => (i ? -R : R) * value);
-    const u = picture.u[step - 1];
-    const other = picture.update === "post" ? now.before : now.after;
+    const flat = (vector) => this.place(vector);
+    const [x, y] = flat(now.direction).map((value) => R * value);
+    const u = flat(picture.u[step - 1]);
+    const other = flat(picture.update === "post" ? now.before : now.after);
     const apart = now.apart > 0.5;
     return [
-      picture.turn ? this.arrow(0.45 * R * u[0], -0.45 * R * u[1], c.muted, 1.5, { "stroke-dasharray": "2 3" }) : null,
-      picture.turn ? this.text(0.45 * R * u[0] + 10, -0.45 * R * u[1] + 4, "u", c.muted, { "text-anchor": "middle" }) : null,
-      apart ? this.arrow(0.86 * R * other[0], -0.86 * R * other[1], c.vla, 2, { "stroke-dasharray": "6 4" }) : null,
-      apart ? this.text(0.95 * R * other[0], -0.95 * R * other[1], picture.update === "post" ? "pre" : "post", c.vla_text, { "text-anchor": "middle" }) : null,
+      picture.turn ? this.arrow(0.45 * R * u[0], 0.45 * R * u[1], c.muted, 1.5, { "stroke-dasharray": "2 3" }) : null,
+      picture.turn ? this.text(0.45 * R * u[0] + 10, 0.45 * R * u[1] + 4, "u", c.muted, { "text-anchor": "middle" }) : null,
+      apart ? this.arrow(0.86 * R * other[0], 0.86 * R * other[1], c.vla, 2, { "stroke-dasharray": "6 4" }) : null,
+      apart ? this.text(0.95 * R * other[0], 0.95 * R * other[1], picture.update === "post" ? "pre" : "post", c.vla_text, { "text-anchor": "middle" }) : null,
       s("g", { "pointer-events": "none" }, this.arrow(0.9 * x, 0.9 * y, c.vla, 4),
         this.text(0.62 * x - 0.13 * y, 0.62 * y + 0.13 * x + 5, "α̂", c.vla_text, { "text-anchor": "middle", "font-size": 17, "font-weight": 700 })),
     ];
@@ -354,13 +498,13 @@ class Plane {
     const { written } = picture.moments[step];
     const scale = 50 / Math.max(1, ...written.map((each) => each.length));
     const nodes = written.map((each, i) => {
-      const [x, y] = each.vector;
-      const key = picture.k[step - 1];
+      const [x, y] = this.place(each.vector);
+      const key = this.place(picture.k[step - 1]);
       return s("g", { transform: `translate(${55 + 110 * i} 62)` },
         s("title", {}, `${each.gain}: length ${three(each.length)}, k·gain ${three(each.aligned)}`),
         s("circle", { r: scale, fill: "none", stroke: c.grid }),
-        this.arrow(scale * key[0], -scale * key[1], c.ink, 1.5),
-        this.arrow(scale * x, -scale * y, c.vla, 3.5),
+        this.arrow(scale * key[0], scale * key[1], c.ink, 1.5),
+        this.arrow(scale * x, scale * y, c.vla, 3.5),
         this.text(0, 64, each.gain, c.ink, { "text-anchor": "middle", "font-weight": 600, "font-size": 13 }));
     });
     this.gains.replaceChildren(...nodes);
@@ -387,7 +531,7 @@ class Plane {
         return span;
       });
       return h("button", {
-        type: "button", class: "tile", data: { testid: "tile", step: t }, "aria-current": t === step ? "step" : null,
+        type: "button", class: this.space ? "tile wide" : "tile", data: { testid: "tile", step: t }, "aria-current": t === step ? "step" : null,
         "aria-label": `step ${t}: M = ${moment.M.flat().map(three).join(", ")}`, onclick: () => this.go(t),
       }, h("div", { class: "cells" }, cells), t ? `after k${t}` : "M₀ = λ0 I");
     });
@@ -410,7 +554,7 @@ class Plane {
     const apart = now.apart > 0.5 ? "Pre- and post-update directions differ, since u isn't along k." : "Pre- and post-update A give the same direction, since u is along k.";
     this.says.replaceChildren(...[
       h("span", { class: "figure" }, `Write ${step} of ${picture.angles.length}`), number("ρ = k1·k2", "rho", picture.rho), first, number("c = k·α̂", "cosine", now.cosine),
-      number("δ", "delta", now.delta), number("axes of √(λ0 A)", "long", now.axes[0]), number("and", "short", now.axes[1]), h("br"),
+      number("δ", "delta", now.delta), number("axes of √(λ0 A)", "long", now.axes[0]), this.space ? number("·", "middle", now.axes[1]) : [], number(this.space ? "·" : "and", "short", now.axes.at(-1)), h("br"),
       number("degrees between pre and post", "apart", now.apart), apart,
     ].flat(3));
   }
@@ -418,7 +562,12 @@ class Plane {
   words() {
     const { picture, step } = this;
     const now = picture.moments[step];
-    const keys = this.angles.map((angle, i) => `k${i + 1} ${angle}°`).join(", ");
+    const keys = this.angles.map((angle, i) => `k${i + 1} ${named(angle)}`).join(", ");
+    if (this.space) {
+      const [turn, up] = now.direction ? toAngle(now.direction) : [];
+      const rises = now.direction ? ` The write of k${step} points at azimuth ${three(turn)}°, elevation ${three(up)}°, c = ${three(now.cosine)}.` : "";
+      return `Keys ${keys}. Ellipsoid of √(λ0 A): semi-axes ${now.axes.map(three).join(", ")}.${rises}`;
+    }
     const write = now.direction ? ` The write of k${step} points at ${three((Math.atan2(now.direction[1], now.direction[0]) * 180) / Math.PI)}°, c = ${three(now.cosine)}.` : "";
     return `Keys ${keys}. Ellipse of √(λ0 A): semi-axes ${three(now.axes[0])} and ${three(now.axes[1])}, tilted by ${three(now.tilt)}°.${write}`;
   }

@@ -28,13 +28,19 @@ class Plane(anywidget.AnyWidget):
     _css = HERE / "plane.css"
 
     picture = traitlets.Dict().tag(sync=True)
-    angles = traitlets.List(traitlets.Float()).tag(sync=True)
+    angles: Any = traitlets.List().tag(sync=True)
+    """Degrees of each key: a number in the plane, ``[azimuth, elevation]`` in space."""
+    view = traitlets.List(traitlets.Float()).tag(sync=True)
+    """Yaw and pitch from which a space is seen, in degrees; synchronised both ways."""
+    shown = traitlets.Bool(True).tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)
     serial = traitlets.Int(0).tag(sync=True)
     answered = traitlets.Int(0).tag(sync=True)
     colours = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, shown: Geometry, *, step: int = 0) -> None:
+    def __init__(
+        self, shown: Geometry, *, step: int = 0, view: tuple[float, float] = (30.0, 20.0)
+    ) -> None:
         colours = {
             name: {rule: shade(RULES[rule].colour, look) for rule in ("vla", "delta")}
             | {f"{rule}_text": _text(rule, look.paper) for rule in ("vla", "delta")}
@@ -43,8 +49,9 @@ class Plane(anywidget.AnyWidget):
             for name, look in THEMES.items()
         }
         super().__init__(
-            picture=as_data(shown), angles=list(shown.angles), step=step, colours=colours
-        )
+            picture=as_data(shown), angles=_plain(shown), step=step, colours=colours,
+            view=list(view),
+        )  # fmt: skip
 
     def show(self, shown: Geometry, *, step: int, serial: int | None = None) -> None:
         """Replace the picture. With a ``serial``, as the answer to the person's own move."""
@@ -52,7 +59,7 @@ class Plane(anywidget.AnyWidget):
             self.picture = as_data(shown)
             self.step = step
             if serial is None:
-                self.angles = list(shown.angles)
+                self.angles = _plain(shown)
             else:
                 self.answered = serial
 
@@ -60,18 +67,23 @@ class Plane(anywidget.AnyWidget):
 def as_data(shown: Geometry) -> dict[str, Any]:
     """A geometry as JSON. A number that doesn't exist is ``None``."""
     return {
-        "angles": list(shown.angles), "lambda0": shown.lambda0, "turn": shown.turn,
-        "update": shown.update, "k": shown.k.tolist(), "u": shown.u.tolist(),
+        "angles": _plain(shown), "dims": shown.k.shape[1], "lambda0": shown.lambda0,
+        "turn": shown.turn, "update": shown.update, "k": shown.k.tolist(), "u": shown.u.tolist(),
         "rho": _number(shown.rho), "left": _number(shown.left),
         "over_rho": shown.over_rho().tolist(), "over_lambda0": shown.over_lambda0().tolist(),
         "moments": [_moment(moment) for moment in shown.moments],
     }  # fmt: skip
 
 
+def _plain(shown: Geometry) -> list[Any]:
+    return [list(angle) if isinstance(angle, tuple) else angle for angle in shown.angles]
+
+
 def _moment(moment: Moment) -> dict[str, Any]:
     return {
         "A": moment.A.tolist(), "M": moment.M.tolist(), "axes": list(moment.axes),
-        "tilt": moment.tilt, "delta": _number(moment.delta), "cosine": _number(moment.cosine),
+        "tilt": moment.tilt, "directions": moment.directions.tolist(),
+        "delta": _number(moment.delta), "cosine": _number(moment.cosine),
         "overlaps": list(moment.overlaps), "apart": _number(moment.apart),
         **{name: _vector(getattr(moment, name)) for name in ("direction", "before", "after")},
         "written": [_written(each) for each in moment.written],
