@@ -56,6 +56,9 @@ def test_a_bad_address_is_repaired(session: ClaimsSession) -> None:
     assert other.scene == Claims()
     assert len(other.controls.notes) == 3
     assert len(other.shown()) == len(session.entries)
+    assert {each.id for each in ClaimsSession({"claim": "table-5"}).shown()} == {
+        id for id in CLAIMS if "table-5" in id
+    }
 
 
 def test_a_press_that_means_nothing_does_nothing(session: ClaimsSession) -> None:

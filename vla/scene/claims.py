@@ -44,14 +44,21 @@ class Claims(Table):
         "words", "text", "", "words", "Show", "Claims with all of these words.", high=80
     )
     claim: str = knob(
-        "claim", "choice", ANY, "one claim", "Show", "One alone: the address then leads to it.",
-        choices=lambda: (ANY, *(each.id for each in ordered())),
+        "claim", "text", "", "one claim", "Show", "Its id: the address then leads to it alone.",
+        high=60,
     )  # fmt: skip
+
+    def repaired(self) -> tuple[Claims, list[str]]:
+        """Without an id that no claim has."""
+        if not self.claim or any(self.claim in id for id in CLAIMS):
+            return self, []
+        told = f"claim: no claim is called “{self.claim}”; all are shown."
+        return self.with_(claim=""), [told]
 
     def shows(self, each: Claim, entry: Entry) -> bool:
         """Whether a claim is among them."""
-        if self.claim != ANY:
-            return each.id == self.claim
+        if self.claim:
+            return each.id == self.claim if self.claim in CLAIMS else self.claim in each.id
         found = entry.finding
         text = f"{each.id} {each.title} {each.words} {each.place} {found.why}".casefold()
         return (
@@ -164,7 +171,9 @@ class ClaimsSession:
     def react(self, told: Mapping[str, Any]) -> None:
         """Take what was done to the filter."""
         if told["serial"] != self.controls.answered:
-            self.scene, self.controls.notes = Claims.read(told["values"], self.scene)
+            scene, notes = Claims.read(told["values"], self.scene)
+            self.scene, more = scene.repaired()
+            self.controls.notes = notes + more
             self.controls.answered = told["serial"]
             self._tell()
         elif told["wish"]:
