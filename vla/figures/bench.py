@@ -175,9 +175,9 @@ def against_length(
 ) -> go.Figure:
     """One line a method against the number of tokens, both axes logarithmic.
 
-    ``crossing`` is marked; ``bytes_per_s`` draws the bandwidth floor of bf16 (latency alone);
-    ``paper`` the extrapolation of :data:`PAPER`. Without rows the picture says so. Raises
-    ``ValueError`` for another quantity or theme.
+    ``crossing`` is marked (latency, throughput); ``bytes_per_s`` draws the bandwidth floor of bf16
+    and ``paper`` the extrapolation of :data:`PAPER` (latency alone). Without rows the picture says
+    so. Raises ``ValueError`` for another quantity or theme.
     """
     require_choice("quantity", quantity, QUANTITIES)
     look, about = theme(theme_name), QUANTITIES[quantity]
@@ -185,7 +185,8 @@ def against_length(
     told = [_draw(figure, method, mine, quantity, look) for method, mine in _by_method(rows)]
     if quantity == "latency":
         told += _floor(figure, rows, bytes_per_s, look) + _paper(figure, paper, rows, look)
-    told += _crossing(figure, crossing, look)
+    if quantity in ("latency", "throughput"):
+        told += _crossing(figure, crossing, look)
     ticks = sorted({row["tokens"] for row in rows})
     figure.update_xaxes(
         title_text="tokens in a sequence, T", type="log",

@@ -38,6 +38,7 @@ EXPERIMENTS = {
 }  # fmt: skip
 """Names on the page, and the presets behind them."""
 LOADS = {"n = 24, 2 000 steps": None, "n = 16 (Table 4)": 16, "n = 48 (Table 4)": 48}
+RATES = {"best on validation": None, "3e-4, the authors'": 3e-4, "1e-3": 1e-3}
 SPLITS = {"keys never trained on": "ood", "keys trained on": "test"}
 SOURCES = ("recorded and live", "recorded", "live")
 VIEWS = ("accuracy", "learning rates")
@@ -84,6 +85,11 @@ class Sweeps(Table):
         "load", "choice", "n = 24, 2 000 steps", "load", "Picture",
         "Table 4's two loads stop at 1 000 steps; the third is where VLA has learned.",
         choices=lambda: tuple(LOADS), idle={"experiment": _all_but("ablation")},
+    )  # fmt: skip
+    rate: str = knob(
+        "rate", "choice", "best on validation", "rate", "Picture",
+        "Each variant at its best learning rate, or all at one.", choices=lambda: tuple(RATES),
+        idle={"experiment": _all_but("ablation", "rank and λ0")},
     )  # fmt: skip
     view: str = knob(
         "view", "choice", "accuracy", "picture", "Picture",
@@ -185,7 +191,13 @@ SWEEPS: dict[str, Prepared] = {
     "ablation": Prepared(
         "component ablation, Table 4",
         "Which parts does it need: the matrix A, the unit keys, the norm after the heads?",
-        "One row a variant, a mark a seed; the last rows are variants that the paper leaves out.",
+        "At the authors' rate, 2 000 steps; the last rows are variants that the paper leaves out.",
+        "", Sweeps(experiment="ablation", rate="3e-4, the authors'"),
+    ),
+    "ablation_tuned": Prepared(
+        "the same, tuned",
+        "Does it still need them where every variant has the better of two learning rates?",
+        "The rate that is best on validation for each; a mark a seed.",
         "", Sweeps(experiment="ablation"),
     ),
     "table4": Prepared(
@@ -259,16 +271,15 @@ def _words(name: str, value: Any) -> str:
 
 
 def answer(scene: Sweeps, rows: Sequence[RunRow], compared: Sequence[Compared]) -> str:
-    """What the runs on show say, in a sentence or two; the numbers are theirs."""
+    """What the runs of the picture say, in a sentence or two; the numbers are theirs."""
     if not rows:
         return ""
-    if scene.preset in ("fair", "readme"):
-        return _ranking(rows)
     if not compared:
-        return _ranking(rows, scene.across, scene.evaluated)
+        across = None if scene.preset == "table7" else scene.across
+        return _ranking(rows, across, scene.evaluated)
     near = sum(each.apart <= 0.05 for each in compared)
     far = compared[0]
-    where = {"task.pairs": "n", "task.length": "T", "step": "step"}[_axis(scene)]
+    where = AXIS_LETTERS[scene.across]
     text = f"Of {len(compared)} published numbers with runs beside them, {near} lie within 0.05."
     if far.apart > 0.05:
         at = f"{shown(far.label)} at {where} = {far.x:g}"
@@ -276,25 +287,37 @@ def answer(scene: Sweeps, rows: Sequence[RunRow], compared: Sequence[Compared]) 
     return text
 
 
-def _axis(scene: Sweeps) -> str:
-    return "step" if scene.preset == "table7" else scene.across
+AXIS_LETTERS = {"task.pairs": "n", "task.length": "T"}
+MOST_RANKED = 8
 
 
-def _ranking(rows: Sequence[RunRow], across: str = "task.pairs", split: str = "test") -> str:
-    """The models by their mean at the hardest load."""
-    known = [row for row in rows if row.value(across) is not None and row.status == DONE]
-    if not known:
+def _ranking(rows: Sequence[RunRow], across: str | None, split: str) -> str:
+    """The models by their mean at the hardest load; those that didn't run there are named."""
+    done = [row for row in rows if row.status == DONE]
+    if not done:
         return "No run has ended well."
-    top = max(row.value(across) for row in known)
-    hardest = [row for row in known if row.value(across) == top]
-    means = {}
-    for label in dict.fromkeys(row.label for row in hardest):
-        best = at_best_rate([row for row in hardest if row.label == label])
-        means[label] = statistics.fmean(row.accuracy(split) for row in best)
-    order = sorted(means, key=lambda label: -means[label])[:6]
-    listed = "; ".join(f"{shown(label)} {means[label]:.3f}" for label in order)
-    name = {"task.pairs": "n", "task.length": "T"}[across]
-    return f"At {name} = {top:g}: {listed}."
+    top = max(row.value(across) for row in done) if across else None
+    means = {
+        label: statistics.fmean(row.accuracy(split) for row in best)
+        for label in dict.fromkeys(row.label for row in done)
+        if (best := at_best_rate([r for r in done if r.label == label
+                                  and (not across or r.value(across) == top)]))
+    }  # fmt: skip
+    order = sorted(means, key=lambda label: -means[label])
+    told = [f"{shown(label)} {means[label]:.3f}" for label in order]
+    half = MOST_RANKED // 2
+    if len(told) > MOST_RANKED:
+        told[half:-half] = [f"{len(told) - MOST_RANKED} between"]
+    gone = [label for label in dict.fromkeys(row.label for row in rows) if label not in means]
+    here = {row.label for row in rows if not across or row.value(across) == top}
+    lacks = _named("Without a finite loss", [label for label in gone if label in here])
+    lacks += _named("Not run there", [label for label in gone if label not in here])
+    where = f"At {AXIS_LETTERS[across]} = {top:g}: " if across else ""
+    return f"{where}{'; '.join(told)}.{lacks}"
+
+
+def _named(words: str, labels: Sequence[str]) -> str:
+    return f" {words}: {'; '.join(map(shown, labels))}." if labels else ""
 
 
 class SweepsSession:
@@ -426,7 +449,7 @@ class SweepsSession:
             more["split"] = scene.evaluated
         if scene.preset == "table4":
             more["load"] = LOADS[scene.load]
-        return pictures.FIGURES[scene.preset](self.rows, **more)
+        return pictures.FIGURES[scene.preset](self._on_picture(), **more)
 
     def learning(self) -> go.Figure | None:
         """The learning curves of the picked runs; ``None`` if none of those on show is picked."""
@@ -479,12 +502,27 @@ class SweepsSession:
 
     def answer(self) -> str:
         """What the runs on show say."""
-        return answer(self.scene, self.rows, self.compared())
+        return answer(self.scene, self._on_picture(), self.compared())
+
+    def _on_picture(self) -> list[RunRow]:
+        """The runs that the picture is of: Table 4's loads each have their own."""
+        if self.scene.preset not in ("table4", "readme"):
+            return self.rows
+        if self.scene.preset == "table4" and (load := LOADS[self.scene.load]) is not None:
+            return self._at(load)
+        longest = max((row.config.steps for row in self.rows), default=0)
+        rate = RATES[self.scene.rate]
+        return [
+            row for row in self.rows
+            if row.config.steps == longest and rate in (None, row.config.lr)
+        ]  # fmt: skip
 
     def standing(self) -> str:
         """How many runs there are and what is left to do, in a sentence."""
         recorded = [row for row in self.rows if row.key not in self.live_rows]
-        counts = f"{len(recorded)} recorded and {len(self.rows) - len(recorded)} live runs on show."
+        live = len(self.rows) - len(recorded)
+        wanted = len(PRESETS[self.scene.preset].wanted(self.scene.budget, self.rows))
+        counts = f"{len(recorded)} recorded and {live} live runs on show, of {wanted} asked for."
         none = "No run of this experiment at this size is recorded or stored here yet."
         left = self.missing()
         rest = (
