@@ -19,6 +19,7 @@ with app.setup:
 
     import marimo as mo
 
+    from vla.figures.theme import alt
     from vla.scene.ablations import ABLATIONS, AblationsSession
 
 
@@ -107,9 +108,9 @@ def _(get_turn, session):
 def _(files, get_turn, job, session, train):
     get_turn()
 
-    def _picture(figure, words):
+    def _picture(figure):
         return (
-            f'<div role="figure" aria-label="{escape(words, quote=True)}" '
+            f'<div role="figure" aria-label="{escape(alt(figure), quote=True)}" '
             f'style="flex: 1 1 330px; min-width: 0">{mo.as_html(mo.ui.plotly(figure))}</div>'
         )
 
@@ -140,10 +141,9 @@ def _(files, get_turn, job, session, train):
         f"<td>{escape(row.mine)}</td><td>{escape(row.authors)}</td></tr>"
         for row in session.table()
     )
-    _figures = zip(session.figures(), session.words(), strict=True)
     right = (
         '<div class="picture" style="display: flex; flex-wrap: wrap">'
-        + "".join(_picture(figure, words) for figure, words in _figures)
+        + "".join(_picture(figure) for figure in session.figures())
         + f'</div><p data-testid="nearest">{escape(session.nearest())}</p>'
         + f'<div class="acts">{mo.as_html(train)}{files}</div>{job}'
         + _table(_names, _at_once)

@@ -19,6 +19,7 @@ with app.setup:
 
     import marimo as mo
 
+    from vla.figures.theme import alt
     from vla.scene.blame import EMPTY, HINT, BlameSession
 
 
@@ -97,9 +98,9 @@ def _(get_turn, session):
 def _(get_turn, kept, session):
     get_turn()
 
-    def _picture(figure, words, width):
+    def _picture(figure, width):
         return (
-            f'<div role="figure" aria-label="{escape(words, quote=True)}" '
+            f'<div role="figure" aria-label="{escape(alt(figure), quote=True)}" '
             f'style="flex: {width}; min-width: 0">{mo.as_html(mo.ui.plotly(figure))}</div>'
         )
 
@@ -128,12 +129,11 @@ def _(get_turn, kept, session):
         right = f'<p data-testid="verdict">{escape(EMPTY)}</p>'
     else:
         _answer, _writes = session.figures()
-        _told = session.words()
         right = (
             f'<p data-testid="verdict">{escape(session.verdict())}</p>'
             '<div class="picture" style="display: flex; flex-wrap: wrap">'
-            + _picture(_writes, _told[1], "3 1 340px")
-            + _picture(_answer, _told[0], "1 1 230px")
+            + _picture(_writes, "3 1 340px")
+            + _picture(_answer, "1 1 230px")
             + "</div>"
             + f"{kept}<p>{escape(HINT)}</p>"
             + _table(session.writes(), "write", "what it is")

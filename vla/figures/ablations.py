@@ -84,7 +84,7 @@ def trained(
             hovertemplate="%{y}<br>%{x:.3f}, seed %{customdata[0]}<br>%{customdata[1]}"
             "<extra></extra>",
         )  # fmt: skip
-    figure.update_xaxes(title_text=ACCURACY, range=[-0.03, 1.05])
+    figure.update_xaxes(title_text=f"{ACCURACY}; ◇: a single seed", range=[-0.03, 1.05])
     figure.update_yaxes(
         autorange="reversed", type="category", tickfont={"size": 12}, ticks="",
         categoryorder="array", categoryarray=[protocol.name for protocol in protocols],

@@ -290,6 +290,8 @@ class AblationsSession:
         self.lanes: dict[str, tuple[Recall, str]] = {}
         self.rows: list[RunRow] = []
         self.near: list[Neighbour] = []
+        self.protocols: list[Protocol] = []
+        """How the nearest layer was trained, with the authors' setting under the same protocols."""
         self.controls = Controls(Ablations, ABLATIONS, values=self.scene.texts(), notes=notes)
         self.keep = Keep({"Pictures (HTML)": self.to_page})
         self.live = Live(ended=self._ended, key=self._job_key(self.scene))
@@ -337,7 +339,7 @@ class AblationsSession:
         title = self.near[0].title if self.near else ""
         return (
             recalled(self.lanes, theme_name=self.look),
-            trained(self.protocols(), title=title, theme_name=self.look),
+            trained(self.protocols, title=title, theme_name=self.look),
         )
 
     def words(self) -> tuple[str, str]:
@@ -363,8 +365,7 @@ class AblationsSession:
         also = f" As near: {', '.join(tied[:4])}." if tied else ""
         return f"Nearest recorded: “{first.title}”. It differs in: {apart}.{also}"
 
-    def protocols(self) -> list[Protocol]:
-        """How the nearest layer was trained, with the authors' setting under the same protocols."""
+    def _protocols(self) -> list[Protocol]:
         if not self.near:
             return []
         authors = acting(AUTHORS)
@@ -379,7 +380,7 @@ class AblationsSession:
 
     def table(self) -> list[Shown]:
         """The same as lines."""
-        return [Shown(p.name, summary(p.mine), summary(p.authors)) for p in self.protocols()]
+        return [Shown(p.name, summary(p.mine), summary(p.authors)) for p in self.protocols]
 
     def cells(self) -> list[Cell]:
         """The numbers under the left picture."""
@@ -401,13 +402,14 @@ class AblationsSession:
             f"Untrained, after {self.scene.n} pairs the mean error is {three(mine)} "
             f"(as run {three(authors)}, exact {three(exact)})."
         )
-        protocols = self.protocols()
+        protocols = self.protocols
         if not protocols:
             return text
+        apart = acting(self.near[0].config) != acting(AUTHORS)
         which = "this layer" if not self.near[0].distance else "the nearest recorded layer"
         parts = [
             f"{each.name}, {which} has {summary(each.mine)}"
-            + (f" and the authors' {summary(each.authors)}" if each.authors else "")
+            + (f" and the authors' {summary(each.authors)}" if apart and each.authors else "")
             for each in protocols[:2]
         ]
         return f"{text} Trained: {'; '.join(parts)}."
@@ -421,7 +423,7 @@ class AblationsSession:
         for title, (shown, _) in self.lanes.items():
             for t, (error, right) in enumerate(zip(shown.mean, shown.right, strict=True), start=1):
                 rows.writerow(["at once", title, t, float(error), float(right)] + [""] * 5)
-        for protocol in self.protocols():
+        for protocol in self.protocols:
             for title, kept in ((self.near[0].title, protocol.mine), ("as run", protocol.authors)):
                 for row in kept:
                     rows.writerow(
@@ -480,6 +482,7 @@ class AblationsSession:
             }
             self.scene = scene
             self.near = neighbours(scene.config(), self.rows)
+            self.protocols = self._protocols()
         except ArgumentError as error:
             notes = [*notes, f"{error} The last picture stays."]
         with self.controls.hold_sync():
