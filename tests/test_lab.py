@@ -77,21 +77,34 @@ def test_the_rule_on_the_front_page_is_the_readmes() -> None:
     assert f"```python\n{home.OWN_RULE}```" in readme.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("stop", home.TOUR, ids=lambda stop: f"{stop.slug}-{stop.scene}")
+@pytest.mark.parametrize(
+    "stop", home.tour(lab.find_apps()), ids=lambda stop: f"{stop.slug}-{stop.scene}"
+)
 def test_a_stop_of_the_tour_is_the_scene_it_names(stop: home.Stop) -> None:
     wanted = home.prepared(stop.slug)[stop.scene]
     path, _, query = home.link(stop).partition("?")
     assert path == f"{stop.slug}/"
     assert type(wanted.scene).from_query(dict(parse_qsl(query))) == (wanted.scene, [])
-    assert (wanted.question.endswith("?"), stop.do.endswith(".")) == (True, True)
+    assert wanted.question.endswith("?")
+    assert stop.do.endswith(".")
+    assert stop.see or wanted.answer
 
 
 def test_the_tour_leaves_out_apps_that_are_not_there() -> None:
     assert home.tour([]) == []
     assert 'id="tour"' not in home.home([])
-    everything = {app.slug for app in lab.find_apps()}
-    assert {stop.slug for stop in home.TOUR} <= everything
-    assert len(home.tour(lab.find_apps())) == len(home.TOUR)
+    assert home.tour(lab.find_apps()) == list(home.TOUR)
+    assert {stop.slug for stop in home.TOUR} == {app.slug for app in lab.find_apps()}
+
+
+def test_the_readme_shows_every_app() -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    for app in lab.find_apps():
+        for part in (app.title, app.question, f"apps/{app.path.name}", f"docs/{app.slug}.png"):
+            assert part in readme, f"{app.slug}: {part}"
+        for name in (f"{app.slug}.png", f"{app.slug}-dark.png"):
+            picture = Path(__file__).parents[1] / "docs" / name
+            assert picture.stat().st_size < 150_000
 
 
 @pytest.mark.parametrize(("count", "opened"), [(0, []), (1, ["here/one/"]), (2, ["here/one/"])])

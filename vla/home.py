@@ -17,28 +17,48 @@ if TYPE_CHECKING:
 
 
 class Stop(NamedTuple):
-    """One stop of the tour: a prepared scene of an app, and what to do there."""
+    """One stop of the tour: a prepared scene of an app, what to do there, and what one sees."""
 
     slug: str
     scene: str
-    """The prepared scene's name; its answer is what is seen."""
+    """The prepared scene's name."""
     do: str
+    see: str = ""
+    """Empty: the scene's own answer."""
 
 
 PREPARED = {
     "step": "vla.scene.presets:PRESETS",
     "whitening": "vla.scene.whitening:WHITENING",
     "stability": "vla.scene.stability:STABILITY",
+    "ablations": "vla.scene.ablations:ABLATIONS",
+    "sweeps": "vla.scene.sweeps:SWEEPS",
+    "kernels": "vla.scene.kernels:KERNELS",
+    "blame": "vla.scene.blame:prepared",
+    "claims": "vla.scene.claims:VIEWS",
 }
 """Where each app's prepared scenes are, by the app's place in the address."""
 
 TOUR = (
     Stop("step", "overwrite", "Press the space bar and watch the two questions at the end."),
-    Stop("step", "overload", "Press End and count the ticks of the last eight tokens."),
     Stop("whitening", "claim", "Drag the arrow k2 towards k1 and watch α̂ turn the other way."),
     Stop("stability", "proposition", "Compare the dots with the dashed line at 1."),
-)
-"""The five-minute tour. Stops of apps that aren't there are left out."""
+    Stop(
+        "ablations", "norm", "Compare the filled with the hollow marks on the right.",
+        "Each mark is a recorded training; the answer under the question is computed from them.",
+    ),
+    Stop(
+        "sweeps", "capacity", "Select a filled point.",
+        "How that run was learned, and which commit and device it is from.",
+    ),
+    Stop(
+        "kernels", "crossing", "Follow the grey line to where it passes the green one.",
+        "The lengths between which the crossing was measured, written above it.",
+    ),
+    Stop("blame", "write", "Press “step it” beside the first write."),
+    Stop("claims", "proposition-2", "Press “Run it here”."),
+)  # fmt: skip
+"""The five-minute tour. Stops whose app or scene isn't there are left out."""
 
 OWN_RULE = """from dataclasses import dataclass
 from vla.rules import Rule, State, Write, register
@@ -64,9 +84,10 @@ class HalfDelta(Rule):
 
 @cache
 def prepared(slug: str) -> Mapping[str, Any]:
-    """The prepared scenes of an app, by name. Raises ``KeyError`` for an app without any."""
-    module, _, name = PREPARED[slug].partition(":")
-    return getattr(importlib.import_module(module), name)
+    """The prepared scenes of an app, by name; none for an app that has none."""
+    module, _, name = PREPARED.get(slug, "").partition(":")
+    found = getattr(importlib.import_module(module), name) if module else {}
+    return found() if callable(found) else found
 
 
 def link(stop: Stop) -> str:
@@ -76,9 +97,9 @@ def link(stop: Stop) -> str:
 
 
 def tour(apps: Sequence[App]) -> list[Stop]:
-    """The stops whose apps are there."""
+    """The stops whose app and scene are there: some scenes need recorded data."""
     there = {app.slug for app in apps}
-    return [stop for stop in TOUR if stop.slug in there]
+    return [stop for stop in TOUR if stop.slug in there and stop.scene in prepared(stop.slug)]
 
 
 def home(
@@ -141,7 +162,7 @@ def _stop(stop: Stop, title: str) -> str:
     return (
         f'<li><a href="{escape(link(stop))}">{escape(title)}: {escape(scene.title)}</a> '
         f"<p>{escape(scene.question)}</p>"
-        f"<p><b>Do:</b> {escape(stop.do)} <b>See:</b> {escape(scene.answer)}</p></li>"
+        f"<p><b>Do:</b> {escape(stop.do)} <b>See:</b> {escape(stop.see or scene.answer)}</p></li>"
     )
 
 

@@ -17,6 +17,7 @@ import threading
 import webbrowser
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -158,13 +159,13 @@ def build(apps: Sequence[App]) -> Any:
     from starlette.staticfiles import StaticFiles
 
     GLOBAL_SETTINGS.CHECK_STATUS_UPDATE = False
-    page = front_page(apps)
+    page = cache(front_page)
     server = marimo.create_asgi_app(quiet=True)
     for app in apps:
         server = server.with_app(path=f"/{app.slug}", root=str(app.path))
 
     async def index(request: Any) -> HTMLResponse:  # noqa: ARG001 - Starlette passes it
-        return HTMLResponse(page)
+        return HTMLResponse(page(tuple(apps)))
 
     mounted = server.build()
     pictures = StaticFiles(directory=pictures_folder(), check_dir=False)

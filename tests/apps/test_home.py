@@ -11,6 +11,8 @@ from every_app import SCRIPT, violations
 from vla import home
 from vla.lab import find_apps
 
+STOPS = home.tour(find_apps())
+
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
 
@@ -43,7 +45,7 @@ def test_every_picture_is_there(page: Any) -> None:
 
 def test_tab_goes_through_the_apps_and_the_tour(page: Any) -> None:
     links = page.locator("a").evaluate_all("nodes => nodes.map(node => node.href)")
-    assert len(links) == 1 + len(find_apps()) + len(home.TOUR)
+    assert len(links) == 1 + len(find_apps()) + len(STOPS)
     page.evaluate("scrollTo(0, 0); document.activeElement?.blur()")
     reached = []
     for _ in links:
@@ -60,7 +62,7 @@ def test_each_link_of_the_tour_opens_the_scene_that_it_names(
     visits = [context.new_page() for _ in hrefs]
     for visit, href in zip(visits, hrefs, strict=True):
         visit.goto(href, wait_until="commit")
-    for visit, stop in zip(visits, home.TOUR, strict=True):
+    for visit, stop in zip(visits, STOPS, strict=True):
         question = home.prepared(stop.slug)[stop.scene].question
         visit.locator(".words h1").get_by_text(question, exact=True).wait_for()
         assert visit.get_by_test_id("preset").input_value() == stop.scene

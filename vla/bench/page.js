@@ -7,7 +7,7 @@ window.vlaPage = (() => {
     }
   }
   const all = (wanted) => [...deep()].filter(wanted);
-  const parent = (node) => node.assignedSlot ?? node.parentElement ?? node.getRootNode().host ?? null;
+  const parent = (node) => node.assignedSlot ?? node.parentElement ?? node.parentNode?.host ?? null;
   const box = (node) => node.getBoundingClientRect();
   const seen = (node) => node.checkVisibility({ visibilityProperty: true }) && box(node).width > 0;
 
@@ -66,20 +66,26 @@ window.vlaPage = (() => {
     return node.dataset.key;
   };
 
-  // Turns a control and gives the milliseconds to the frame after the last change outside the controls:
-  // then nothing moves for `quiet`. Null if nothing moved at all.
-  const repaint = (key, at, quiet = 500) => new Promise((done) => {
+  // What readers and the host are told beside the picture, after it: words for screen readers wait for a pause.
+  const TOLD = /^(aria-.*|title|class)$/;
+  const visible = (record) => {
+    if (TOLD.test(record.attributeName ?? "")) return false;
+    for (let up = record.target; up; up = parent(up)) {
+      if (up.matches?.("head, .fixed, [data-testid=panel], [aria-live], [data-testid=tables]")) return false;
+    }
+    return true;
+  };
+
+  // Turns a control and gives the milliseconds to the frame after the last visible change outside the controls;
+  // the end is when nothing moves for `quiet`. Null if nothing moved at all.
+  const repaint = (key, at, quiet = 400) => new Promise((done) => {
     let last = null;
     let start = 0;
     let timer;
     const roots = [document, ...all((node) => node.shadowRoot).map((node) => node.shadowRoot)];
-    const outside = (node) => {
-      for (let up = node; up; up = parent(up)) if (up.dataset?.testid === "panel" || up.localName === "head") return false;
-      return true;
-    };
     const end = () => { observer.disconnect(); done(last); };
     const moved = (records) => {
-      if (!records.some((record) => outside(record.target.nodeType === 1 ? record.target : record.target.parentElement))) return;
+      if (!records.some(visible)) return;
       requestAnimationFrame(() => setTimeout(() => { last = performance.now() - start; }));
       clearTimeout(timer);
       timer = setTimeout(end, quiet);
