@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import statistics
 import sys
@@ -212,13 +213,37 @@ def test_the_fair_answer_ranks_by_the_runs(data: Path) -> None:
     assert numbers == sorted(numbers, reverse=True)
 
 
+def test_the_answer_to_learning_rates_is_whether_the_best_is_at_an_edge(data: Path) -> None:
+    rows = sweep_rows.record(data, "fair")
+    shown = session(data, experiment="fair", view="learning rates", model="vla_exact")
+    mine = [r for r in rows if r.label == "vla_exact" and r.value("task.pairs") == 16]
+    best = max(mine, key=lambda row: row.accuracy("validation")).config.lr
+    rates = sorted(row.config.lr for row in mine)
+    edge = ", at the edge of the grid" if best in (rates[0], rates[-1]) else ""
+    assert f"n = 16: {best:g} of {rates[0]:g} to {rates[-1]:g}{edge};" in shown.answer()
+
+
+def test_a_variant_without_a_finite_loss_has_a_row_of_its_own() -> None:
+    rows = sweep_rows.rows("table4", "smoke")
+    bad = dataclasses.replace(rows[2].result, status="nan", step=7, evaluation={})
+    rows[2] = dataclasses.replace(rows[2], status="nan", result=bad)
+    figure = pictures.variants(rows)
+    assert {"no output norm"} == {t.y[0] for t in figure.data if t.type == "bar" and t.x[0] == 0}
+    (note,) = figure.layout.annotations
+    assert (note.y, note.text) == ("no output norm", "nan at step 7")
+    text = answer(Sweeps(experiment="ablation", budget="smoke"), rows, [])
+    assert "Without a finite loss: no output norm." in text
+
+
 def test_files_hold_every_run_and_a_page_of_its_own(data: Path) -> None:
     rows = sweep_rows.record(data)
     shown = session(data)
     name, content = shown.to_csv()
     read = list(csv.DictReader(io.StringIO(content.decode())))
     assert name == "vla-figure5-full.csv"
-    assert [float(line["test"]) for line in read] == [row.accuracy() for row in rows]
+    assert {line["key"]: float(line["test"]) for line in read} == {
+        row.key[:8]: row.accuracy() for row in rows
+    }
     name, page = shown.to_page()
     assert name.endswith(".html")
     assert b"https://cdn" not in page.split(b"<body>")[0]

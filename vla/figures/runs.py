@@ -97,7 +97,8 @@ def accuracy(
     figure.update_xaxes(title_text=AXES.get(across, across), type="log", **_ticks(xs))
     figure.update_yaxes(title_text=ACCURACY, range=[-0.03, 1.05])
     words = _told(curves) if curves else NO_RUNS
-    return finish(figure, look, title=title, alt=f"{title}. {words}", height=460)
+    height = 460 + 16 * max(0, len(curves) - 6)
+    return finish(figure, look, title=title, alt=f"{title}. {words}", height=height)
 
 
 AXES = {
@@ -590,13 +591,15 @@ def _draw_variant(
     figure: go.Figure, label: str, mine: Sequence[RunRow], split: str, look: Theme
 ) -> None:
     found = [row.accuracy(split) for row in mine if row.status == DONE]
-    if not found:
-        words = ", ".join(sorted({row.status for row in mine}))
-        figure.add_annotation(x=0, y=shown(label), text=words, showarrow=False, xanchor="left")
-        return
     colour = shade(colour_of(mine[0].config.model), look)
     name = shown(label)
     shared = {"showlegend": False, "name": name}
+    if not found:
+        # An empty bar makes the row: an annotation alone would fall on somebody else's.
+        figure.add_trace(go.Bar(x=[0], y=[name], orientation="h", hoverinfo="skip", **shared))
+        words = ", ".join(sorted({_ended(row) for row in mine}))
+        figure.add_annotation(x=0, y=name, text=words, showarrow=False, xanchor="left")
+        return
     mean = statistics.fmean(found)
     figure.add_trace(
         go.Bar(
@@ -615,6 +618,10 @@ def _draw_variant(
             hovertemplate="%{y}: %{x:.3f}<br>%{customdata}<extra></extra>", **shared,
         )
     )  # fmt: skip
+
+
+def _ended(row: RunRow) -> str:
+    return row.status + (f" at step {row.result.step}" if row.result.step else "")
 
 
 def _cell(

@@ -155,10 +155,10 @@ COLUMNS = (
     Column("ood", "new keys", True, "Accuracy on keys never trained on"),
     Column("validation", "validation", True, "What learning rates are chosen by"),
     Column("status", "ended", False, "done, nan (with its step) or failed (with its reason)"),
+    Column("source", "from"),
     Column("state", "state", True, "Numbers carried per sequence"),
     Column("parameters", "weights", True, "Trained parameters"),
     Column("seconds", "seconds", True, "On a GPU other runs share it meanwhile"),
-    Column("source", "from"),
     Column("key", "run", False, "The beginning of the run's key: vla runs --show"),
 )
 
@@ -314,6 +314,17 @@ def _ranking(rows: Sequence[RunRow], across: str | None, split: str) -> str:
     lacks += _named("Not run there", [label for label in gone if label not in here])
     where = f"At {AXIS_LETTERS[across]} = {top:g}: " if across else ""
     return f"{where}{'; '.join(told)}.{lacks}"
+
+
+def _edges(rows: Sequence[RunRow]) -> str:
+    """Which learning rate is best on validation at each load, and whether it is at the edge."""
+    parts = []
+    for load in sorted({row.value("task.pairs") for row in rows}):
+        here = [row for row in rows if row.value("task.pairs") == load]
+        best, grid = at_best_rate(here)[0].config.lr, sorted({row.config.lr for row in here})
+        edge = ", at the edge of the grid" if best in (grid[0], grid[-1]) else ""
+        parts.append(f"n = {load:g}: {best:g} of {grid[0]:g} to {grid[-1]:g}{edge}")
+    return f"Best on validation at {'; '.join(parts)}." if parts else ""
 
 
 def _named(words: str, labels: Sequence[str]) -> str:
@@ -502,6 +513,8 @@ class SweepsSession:
 
     def answer(self) -> str:
         """What the runs on show say."""
+        if self.scene.preset == "fair" and self.scene.view == "learning rates":
+            return _edges([row for row in self.rows if row.label == self.scene.model])
         return answer(self.scene, self._on_picture(), self.compared())
 
     def _on_picture(self) -> list[RunRow]:
@@ -586,7 +599,7 @@ class SweepsSession:
         known = {row.key for row in recorded}
         fresh = [] if scene.source == "recorded" else [r for r in stored if r.key not in known]
         self.live_rows = {row.key: row for row in fresh}
-        self.rows = recorded + fresh
+        self.rows = self._in_order(recorded + fresh)
         here = {row.key[:SHORT] for row in self.rows}
         if self.rows and (lost := [key for key in scene.picked if key not in here]):
             notes.append(f"pick: {len(lost)} of the picked runs are not among those on show.")
@@ -595,6 +608,12 @@ class SweepsSession:
         caption = f"{PRESETS[scene.preset].title}: every run. Pick some to see how they learned."
         self.sheet.show(self.columns(), self.entries(), caption)
         self._tell()
+
+    def _in_order(self, rows: Sequence[RunRow]) -> list[RunRow]:
+        """As the experiment lists its models, whatever ended first."""
+        wanted = PRESETS[self.scene.preset].wanted(self.scene.budget)
+        turn = {label: i for i, label in enumerate(dict.fromkeys(w.label for w in wanted))}
+        return sorted(rows, key=lambda row: turn.get(row.label, len(turn)))
 
     def _tell(self) -> None:
         scene = self.scene
