@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from every_app import violations
 from step_page import StepPage, assert_same, expected
 
 from vla import trained
@@ -222,12 +223,16 @@ def test_a_fork_shows_both_branches(app: StepPage, act: str) -> None:
 
 
 def test_a_fork_at_a_question_is_a_message(app: StepPage) -> None:
+    """The fork begins at the last step that stores, where no other was asked for."""
+    app.page.get_by_role("button", name="End").click()
+    app.wait_for_scene(Scene(step=6))
     app.control("choice", "fork").select_option("drop")
-    app.wait_for_scene(Scene(fork="drop"))
+    scene = Scene(fork="drop", fork_at=4, step=6)
+    assert_shows(app, scene)
     app.control("number-input", "at").fill("5")
     app.control("number-input", "at").press("Enter")
     app.wait_for_note("a step that stores")
-    app.wait_for_scene(Scene(fork="drop"))
+    assert_shows(app, scene)
 
 
 def test_formats_are_compared(app: StepPage) -> None:
@@ -252,6 +257,13 @@ def test_formats_are_compared(app: StepPage) -> None:
     assert_fits(app)
 
 
+def test_a_fork_with_formats_can_be_read_by_all(app: StepPage) -> None:
+    app.control("choice", "fork").select_option("edit")
+    app.control("flag", "compare").set_checked(True)
+    assert_shows(app, Scene(fork="edit", compare=True))
+    assert violations(app.page) == []
+
+
 def test_a_trained_head_by_its_link(visit: Callable[..., StepPage]) -> None:
     if not trained.names():
         pytest.skip("no trained checkpoint in data/checkpoints")
@@ -271,12 +283,8 @@ def test_a_trained_head_by_its_link(visit: Callable[..., StepPage]) -> None:
     app.control("number-input", "head").press("Enter")
     app.wait_for_note("is more than")
     app.control("choice", "stream").select_option("words")
-    app.wait_for_scene(Scene(lanes=("delta", "layer"), step=6, head=app_heads(name) - 1,
-                             pairs=4, seed=3))  # fmt: skip
-
-
-def app_heads(name: str) -> int:
-    return trained.load(name).heads
+    last = trained.load(name).heads - 1
+    app.wait_for_scene(scene.with_(kind="words", step=6, head=last))
 
 
 def test_a_knob_that_changes_nothing_is_not_drawn(app: StepPage) -> None:

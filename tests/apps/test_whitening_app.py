@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from every_app import violations
 
 from vla.scene.whitening import MAPPED, WHITENING, Whitening, drawn, map_csv, to_csv
 
@@ -255,6 +256,13 @@ def test_the_map_and_its_knobs(app: PlanePage) -> None:
     with app.page.expect_download() as waiting:
         app.page.get_by_test_id("save-data").click()
     assert Path(waiting.value.path()).read_text() == map_csv(scene)
+
+
+def test_space_and_map_can_be_read_by_all(app: PlanePage) -> None:
+    for show in ("space", "map"):
+        app.control("choice", "show").select_option(show)
+        assert_shows(app, Whitening(show=show))
+        assert violations(app.page) == []
 
 
 def test_a_cell_opens_its_trace(contexts: Callable[..., Any], lab: Any) -> None:

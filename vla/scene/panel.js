@@ -49,6 +49,21 @@ class Panel extends Form {
     });
   }
 
+  send() {
+    this.forkHere();
+    super.send();
+  }
+
+  // A fork begins where the person stands: at this step, or the last before it that stores.
+  forkHere() {
+    const [before, now] = [this.model.get("values"), this.values()];
+    if (before.fork !== "none" || now.fork === "none" || now.at !== before.at) return;
+    const stepper = player()?.stepper;
+    let step = stepper?.state.step ?? 0;
+    while (step > 0 && !stepper.trace.writes[step - 1]) step--;
+    if (step > 0) this.rows.find((row) => row.knob.key === "at").control.set(String(step));
+  }
+
   wish(words) {
     super.wish(words);
     if (words.startsWith("open:")) player()?.focus({ preventScroll: true });

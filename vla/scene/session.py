@@ -65,10 +65,7 @@ class Session:
         if scene.kind == LAYER:
             scene, cuts = scene.within_model()
             notes += cuts
-        begins = scene.fork != "none" and self.scene.fork == "none"
-        if begins and scene.fork_at == self.scene.fork_at and scene.step:
-            scene = scene.with_(fork_at=scene.step)  # Here, where the person stands.
-        repaired = scene.texts() if notes or begins else None
+        repaired = scene.texts() if notes else None
         try:
             self._picture(scene)
         except Exception as error:  # A rule from outside may raise anything.
