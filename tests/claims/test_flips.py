@@ -163,7 +163,7 @@ def test_a_stream_that_breaks_flips_the_verdict() -> None:
 def test_a_finding_keeps_its_numbers_through_json() -> None:
     from vla.claims.finding import from_dict
 
-    found = decide(get("proposition-3"))
+    found = decide(get("section-7-2"))
     back = from_dict(found.to_dict())
     assert back.verdict == found.verdict
     assert back.chart is not None

@@ -183,7 +183,7 @@ def long_context_agrees(evidence: Evidence) -> Finding:
     values: Cells = (("Figure 6 and §6.5", 1.0), ("README", 0.982), ("authors' log", log["512"]))
     why = (
         f"The log has {log['512']} at T = 512 (and {log['256']} at 256), as the README does; the "
-        "paper rounds it up to 1.000. A small difference, in the paper's favour."
+        "paper rounds it up to 1.000. A small difference."
     )
     agree = _same(values, 0.005)
     close = _same(values, 0.03)
@@ -254,8 +254,8 @@ def three_seeds(evidence: Evidence) -> Finding:
     stable = len(known) == 3 and max(known) - min(known) < 0.05
     why = (
         "Table 9 lists three seeds at n = 24; Table 12's caption, on the same setting, says that "
-        "several seeds were not run, and refers to itself for them (Tables 4 and 10 point to Table "
-        "12). The public notebook has seed 42 alone. "
+        "several seeds were not run, while Tables 4, 10 and 11 point to it for them. The public "
+        "notebook has seed 42 alone. "
         + (
             f"Ours at n = 24 over the seeds: {', '.join(three(y) for y in known)}: the result "
             f"itself {'is stable' if stable else 'is not stable'}."

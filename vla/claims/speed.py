@@ -314,12 +314,14 @@ def crossover(evidence: Evidence) -> Finding:
     shape = at["shape"]
     lines = {name: curve(record["rows"], name, shape, "forward") for name in
              ("vla triton bf16", "softmax attention bf16")}  # fmt: skip
+    span = [c["faster_from"] for c in measured]
+    others = f", and from {min(span)} to {max(span)} over {len(span)} shapes" if span[1:] else ""
     why = (
         f"There is a crossover, and here it was measured: between {at['slower_at']} and "
-        f"{at['faster_from']} tokens ({record['device']}, {shape}, bf16, our kernel, torch's "
-        "SDPA). The paper's 43 000 isn't empirical: its notebook extrapolates power laws from T ≤ "
-        f"4 096 on a T4 (its printed lengths end at {longest}). With that kernel on that card the "
-        "number itself can't be tested here."
+        f"{at['faster_from']} tokens at {shape}{others} ({record['device']}, bf16, our kernel, "
+        "torch's SDPA). The paper's 43 000 isn't empirical: its notebook extrapolates power laws "
+        f"from T ≤ 4 096 on a T4 (its printed lengths end at {longest}). With that kernel on that "
+        "card the number itself can't be tested here."
     )
     picture = Chart("T, tokens", "ms, forward", tuple(
         Series(name, ints([t for t, _ in p]), tuple(ms for _, ms in p), hue)
