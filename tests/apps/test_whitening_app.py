@@ -256,6 +256,12 @@ def test_the_map_and_its_knobs(app: PlanePage) -> None:
     with app.page.expect_download() as waiting:
         app.page.get_by_test_id("save-data").click()
     assert Path(waiting.value.path()).read_text() == map_csv(scene)
+    with app.page.expect_download() as waiting:
+        app.page.get_by_test_id("save-map").click()
+    saved = Path(waiting.value.path()).read_text()
+    assert saved.startswith("<svg")
+    assert saved.count("<rect") == 1 + 12 * 11
+    assert drawn(scene)["title"] in saved
 
 
 def test_space_and_map_can_be_read_by_all(app: PlanePage) -> None:

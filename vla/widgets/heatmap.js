@@ -13,6 +13,17 @@ function h(tag, attributes = {}, ...children) {
   return node;
 }
 
+const NS = "http://www.w3.org/2000/svg";
+
+function s(tag, attributes, ...children) {
+  const node = document.createElementNS(NS, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children.flat());
+  return node;
+}
+
+const words = (x, y, text, fill, anchor = "middle") => s("text", { x, y, fill, "text-anchor": anchor }, text);
+
 const short = (x) => (x == null ? "∞" : x !== 0 && Math.abs(x) < 1e-3 ? x.toExponential(0).replace("-", "−") : String(Number(x.toPrecision(2))));
 const parts = (colour) => [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
 const channel = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
@@ -34,7 +45,8 @@ class Heatmap {
     this.heading = h("h2", { id: "map-title" });
     this.grid = h("table", { role: "grid", "aria-labelledby": "map-title", data: { testid: "map-grid" } });
     this.hint = h("p", { class: "hint" }, "Each cell opens its trace in the stepper. Arrow keys walk, Enter opens.");
-    this.root = h("div", { class: "vla-map", data: { testid: "map" } }, this.heading, h("div", { class: "scroll" }, this.grid), this.scale(), this.hint);
+    this.root = h("div", { class: "vla-map", data: { testid: "map" } }, this.heading, h("div", { class: "scroll" }, this.grid), this.scale(),
+      h("div", { class: "foot" }, this.hint, h("button", { type: "button", title: "The map as one SVG file", data: { testid: "save-map" }, onclick: () => this.save() }, "Save picture")));
     this.grid.addEventListener("keydown", (event) => this.key(event));
     el.replaceChildren(this.root);
     this.listen();
@@ -115,6 +127,26 @@ class Heatmap {
       Object.assign(link.style, shade(stops, place(value)));
       return h("td", {}, link);
     }));
+  }
+
+  // The same cells as a picture.
+  save() {
+    const [width, height, left, top] = [72, 26, 70, 52];
+    const picture = this.model.get("picture");
+    const ink = getComputedStyle(this.root);
+    const size = [left + width * picture.columns.length + 10, top + height * picture.rows.length + 10];
+    const all = s("svg", { xmlns: NS, viewBox: `0 0 ${size.join(" ")}`, width: size[0], height: size[1], "font-family": "Arial, sans-serif", "font-size": 12 },
+      s("rect", { width: size[0], height: size[1], fill: ink.backgroundColor }),
+      words(10, 18, picture.title, ink.color, "start"), words(left - 8, top - 8, "λ0 \\ ρ", ink.color, "end"),
+      picture.columns.map((rho, j) => words(left + (j + 0.5) * width, top - 8, String(rho), ink.color)),
+      picture.rows.map((lambda0, i) => words(left - 8, top + (i + 0.7) * height, short(lambda0), ink.color, "end")));
+    for (const cell of this.grid.querySelectorAll("a")) {
+      const [x, y] = [left + width * cell.dataset.column, top + height * cell.dataset.row];
+      all.append(s("rect", { x, y, width: width - 2, height: height - 2, fill: cell.style.background }), words(x + width / 2, y + 0.7 * height, cell.textContent, cell.style.color));
+    }
+    const url = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(all)], { type: "image/svg+xml" }));
+    h("a", { href: url, download: "vla-stability-map.svg" }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10000);
   }
 
   key(event) {
