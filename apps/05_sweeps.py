@@ -27,8 +27,17 @@ with app.setup:
 def _():
     session = SweepsSession(mo.query_params().to_dict())
     get_turn, set_turn = mo.state(0)
-    session.changed = lambda _: set_turn(lambda turn: turn + 1)
-    return get_turn, session
+    session.figure()
+    get_drawing, set_drawing = mo.state(session.drawings)
+
+    def changed(_):
+        session.figure()
+        if session.drawings != get_drawing():
+            set_drawing(session.drawings)
+        set_turn(lambda turn: turn + 1)
+
+    session.changed = changed
+    return get_drawing, get_turn, session
 
 
 @app.cell
@@ -129,8 +138,8 @@ def _(get_turn, session):
 
 
 @app.cell
-def _(get_turn, session):
-    get_turn()
+def _(get_drawing, session):
+    get_drawing()
     picture = mo.ui.plotly(
         session.figure(),
         config={"toImageButtonOptions": {"scale": 2, "filename": session.file()}},

@@ -67,6 +67,18 @@ def wait_for_scene(page: Any, scene: Sweeps) -> None:
     )
 
 
+def learned(page: Any, scene: Sweeps, place: Path) -> None:
+    """Until the learning curves of the picked runs are drawn, or gone if none is."""
+    wait_for_scene(page, scene)
+    wanted = SweepsSession(scene.to_query(), store=place / "runs.sqlite").learning()
+    if wanted is None:
+        page.locator(".js-plotly-plot").nth(1).wait_for(state="detached")
+    else:
+        page.locator(f'[role=figure][aria-label="{wanted.layout.meta["alt"]}"]').wait_for()
+        page.locator(".js-plotly-plot").nth(1).locator(".main-svg").first.wait_for()
+    page.wait_for_timeout(300)  # Plotly fits its margins in a second pass, and minds interruption.
+
+
 def cells(page: Any, column: str) -> list[str]:
     return page.locator(f"[data-testid=cell][data-column='{column}']").evaluate_all(
         "nodes => nodes.map(node => node.dataset.value)"
@@ -126,14 +138,13 @@ def test_the_table_is_sorted_searched_and_picked_from(page: Any, place: Path) ->
     box.focus()
     page.keyboard.press("Space")
     scene = Sweeps(sort="-test", find="softmax 123", pick=key)
-    wait_for_scene(page, scene)
-    wanted = SweepsSession(scene.to_query(), store=place / "runs.sqlite").learning()
-    page.locator(f'[role=figure][aria-label="{wanted.layout.meta["alt"]}"]').wait_for()
+    learned(page, scene, place)
     control(page, "curve").select_option("loss")
-    wait_for_scene(page, scene.with_(quantity="loss"))
+    learned(page, scene.with_(quantity="loss"), place)
     control(page, "curve").select_option("accuracy")
+    learned(page, scene, place)
     page.get_by_test_id("find").press("Escape")
-    wait_for_scene(page, Sweeps(sort="-test"))
+    learned(page, Sweeps(sort="-test"), place)
     page.locator("[data-testid=sort][data-column=label]").click()
     wait_for_scene(page, Sweeps())
 
@@ -143,14 +154,15 @@ def test_a_clicked_point_shows_how_it_was_learned(page: Any, place: Path) -> Non
     box = mark.bounding_box()
     at = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.mouse.click(*at)
-    page.locator(".js-plotly-plot").nth(1).wait_for()
+    page.locator(".js-plotly-plot").nth(1).locator(".main-svg").first.wait_for()
     picked = parse_qs(urlsplit(page.url).query)["pick"][0]
+    learned(page, Sweeps(pick=picked), place)
     rows = SweepsSession({}, store=place / "runs.sqlite").rows
     behind = [row for row in rows if row.key[:8] in picked.split(",")]
     assert len(behind) == 3
     assert len({(row.label, row.value("task.pairs")) for row in behind}) == 1
     page.get_by_test_id("clear-picks").click()
-    wait_for_scene(page, Sweeps())
+    learned(page, Sweeps(), place)
 
 
 def test_every_control_and_prepared_scene(page: Any, place: Path) -> None:

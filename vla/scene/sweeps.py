@@ -355,6 +355,9 @@ class SweepsSession:
         )
         self._said = 0
         self._drawn: go.Figure | None = None
+        self._alone = True
+        self.drawings = 0
+        """Counts the pictures: a page that shows the same one needs no new element for it."""
         self._load(notes)
 
     @property
@@ -414,8 +417,9 @@ class SweepsSession:
             return
         new = [key for key in dict.fromkeys(keys) if key not in self.scene.picked]
         kept = [key for key in self.scene.picked if new or key not in keys]
-        pick = ",".join([*kept, *new][-MOST_PICKED:])
-        self._show(self.scene.with_(pick=pick), [], reload=False)
+        self.scene = self.scene.with_(pick=",".join([*kept, *new][-MOST_PICKED:]))
+        self._tell()
+        self.changed(self)
 
     def run(self) -> None:
         """Train what is missing here. The full size on a CPU is first priced, then asked again."""
@@ -440,11 +444,13 @@ class SweepsSession:
 
     def figure(self) -> go.Figure:
         """The picture, each point with its badge."""
-        if self._drawn is None:
+        # Beside learning curves it is narrower, which plotly sees only when drawn anew.
+        if self._drawn is None or self._alone != (self.learning() is None):
             live = set(self.live_rows) if self.scene.source != "recorded" else set()
             self._drawn = pictures.badged(self._figure(), self.rows, live)
-            if not self.scene.picked:
-                self._drawn.update_layout(height=max(420, self._drawn.layout.height))
+            self._drawn.update_layout(height=max(420, self._drawn.layout.height))
+            self._alone = self.learning() is None
+            self.drawings += 1
         return self._drawn
 
     def _figure(self) -> go.Figure:
@@ -574,12 +580,11 @@ class SweepsSession:
         """The picture as a page of its own."""
         return f"{self.file()}.html", as_page(self.figure())
 
-    def _show(self, scene: Sweeps, notes: list[str], *, reload: bool = True) -> None:
+    def _show(self, scene: Sweeps, notes: list[str]) -> None:
         if scene.bare() != self.scene.bare() and scene.pick == self.scene.pick:
             scene = self._kept_picks(scene)
         self.scene = scene
-        if reload:
-            self._load(notes)
+        self._load(notes)
         self._redraw()
 
     def _kept_picks(self, scene: Sweeps) -> Sweeps:
