@@ -70,6 +70,43 @@ def test_queries_are_found_in_the_row_itself(task: str, seed: int) -> None:
         assert said == targets
 
 
+def test_a_value_that_a_convolution_moves_is_found_where_it_went() -> None:
+    """Built by hand: reads are the values two places on, so the shift is 2; without taps, 0."""
+    generator = torch.Generator().manual_seed(0)
+    v = torch.randn(12, 5, generator=generator)
+    source = [-1] * 8 + [1, 3, 5, 3]
+    read = torch.zeros(12, 5)
+    for t, place in enumerate(source):
+        if place >= 0:
+            read[t] = 3 * v[place + 2]
+    assert trained._shift(v, read, source, 4) == 2
+    assert trained._shift(v, read, source, 0) == 0
+    assert trained._shift(v, read, [-1] * 12, 4) == 0
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_convolved_heads_still_read_the_layers_outputs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = {"width": 16, "heads": 2, "ffn": 16, "vocab": 24, "max_length": 40, "short_conv": 4}
+    save(tmp_path, name, model(name, **shape))
+    monkeypatch.setenv("VLA_CHECKPOINTS", str(tmp_path))
+    scene = Scene(kind="layer", checkpoint=name, layer=1, head=1, lanes=("layer",))
+    stream = scene.stream()
+    shift, row = stream.settings["shift"], scene.row()
+    assert 0 <= shift < 4
+    places = trained.asked(trained.load(name).task, row)
+    for t, place in enumerate(stream.expected()):
+        assert place in (places[t], places[t] + shift if places[t] >= 0 else -1)
+        assert place < t
+    assert len(scene.trace()) == len(row) + 1
+    layers = trained._values_and_reads(trained.load(name).model, torch.tensor(row))
+    read = scene.trace().lanes[0].read[1:]
+    torch.testing.assert_close(
+        torch.from_numpy(read), layers[1][1][1].detach().double(), rtol=2e-4, atol=2e-4
+    )
+
+
 def test_a_typed_row_is_the_row() -> None:
     known = trained.load("delta")
     assert trained.parse_row(known, "5 17, 8 4 | 8") == (5, 17, 8, 4, 23, 8)

@@ -12,12 +12,13 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from vla.errors import ArgumentError, require_choice, require_integer
 from vla.tokens import Stream
+from vla.typing import Float, Tensor
 from vla.words import Vocabulary
 
 if TYPE_CHECKING:
@@ -161,25 +162,28 @@ def head_stream(name: str, layer: int, head: int, tokens: tuple[int, ...]) -> St
     token's value a query should give back, ``Stream.remarks`` what the whole model answers. The
     vocabulary are the values written before the queries, named by their tokens. So a head that
     finds nothing by a query may still belong to a model that answers it.
+
+    A short convolution spreads a value over the tokens after it. There a head has a shift, the one
+    at which most queries of this row find their value: ``settings["shift"]``, also in the remarks.
     Raises ``ValueError`` for a layer or head that the model lacks.
     """
     trained = load(name)
     require_integer("layer", layer, low=0, high=trained.layers - 1)
     require_integer("head", head, low=0, high=trained.heads - 1)
-    streams, remarks = _row(trained, tokens)
-    stream = streams[layer][head]
-    source = asked(trained.task, tokens)
-    stored = [t for t, place in enumerate(source) if place < 0]
-    words = tuple(trained.task.symbol(tokens[t]) for t in stored)
+    row = _row(trained, tokens)
+    stream, source, shift = row.streams[layer][head], row.source, row.shifts[layer][head]
+    moved = [place + shift if 0 <= place < t - shift else place for t, place in enumerate(source)]
+    stored = [t for t, place in enumerate(source) if place < 0 or t in moved]
+    words = tuple(trained.task.symbol(tokens[max(t - shift, 0)]) for t in stored)
+    text = " ".join(map(str, tokens))
     settings = {
-        "checkpoint": name,
-        "layer": layer,
-        "head": head,
-        "tokens": " ".join(map(str, tokens)),
-    }
+        "checkpoint": name, "layer": layer, "head": head, "tokens": text, "shift": shift
+    }  # fmt: skip
+    later = f"; this head keeps a value {shift} token{'s' * (shift > 1)} later" if shift else ""
     return Stream(**{
-        **vars(stream), "source": torch.tensor(source), "remarks": remarks, "name": "layer",
-        "labels": _labels(trained.task, tokens, source), "settings": settings,
+        **vars(stream), "source": torch.tensor(moved), "name": "layer", "settings": settings,
+        "remarks": tuple(said and said + later for said in row.remarks),
+        "labels": _labels(trained.task, tokens, source),
         "vocabulary": Vocabulary(words, stream.v[stored].double()),
     })  # fmt: skip
 
@@ -233,10 +237,18 @@ def _is_pair(task: Task, key: int, value: int, value_at: dict[int, int]) -> bool
     return first <= key < end <= value and key not in value_at
 
 
+class _Row(NamedTuple):
+    """What a model does with a row: every head's stream, and what it answers to each query."""
+
+    streams: list[list[Stream]]
+    source: list[int]
+    remarks: tuple[str, ...]
+    shifts: list[list[int]]
+
+
 @lru_cache(maxsize=16)
 @torch.no_grad()
-def _row(trained: Trained, tokens: tuple[int, ...]) -> tuple[list[list[Stream]], tuple[str, ...]]:
-    """Streams of every layer and head, and what the model answers to each query."""
+def _row(trained: Trained, tokens: tuple[int, ...]) -> _Row:
     row = torch.tensor(tokens)
     said = trained.model(row[None])[0].argmax(-1).tolist()
     source = asked(trained.task, tokens)
@@ -244,7 +256,36 @@ def _row(trained: Trained, tokens: tuple[int, ...]) -> tuple[list[list[Stream]],
         "" if place < 0 else _remark(trained.task, answer, tokens[place])
         for answer, place in zip(said, source, strict=True)
     )
-    return trained.model.streams(row), remarks
+    shifts = [
+        [_shift(v, o, source, trained.model.config.short_conv) for v, o in zip(*layer, strict=True)]
+        for layer in _values_and_reads(trained.model, row)
+    ]
+    return _Row(trained.model.streams(row), source, remarks, shifts)
+
+
+def _values_and_reads(model: TinyLM, row: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Every layer's values and outputs, ``[h, t, dv]`` both."""
+    x, layers = model.embed(row[None]), []
+    for block in model.blocks:
+        s = block.mixer.sequences(block.mixer_norm(x))  # type: ignore[union-attr, operator]
+        read = block.mixer.attend(s)  # type: ignore[union-attr, operator]
+        layers.append((s.v[0].movedim(1, 0), read[0].movedim(1, 0)))
+        x = block(x)
+    return layers
+
+
+def _shift(
+    v: Float[Tensor, "t dv"], read: Float[Tensor, "t dv"], source: list[int], taps: int
+) -> int:
+    """How many tokens after a value's own place most reads find it: 0 without a convolution."""
+    queries = [t for t, place in enumerate(source) if place >= 0]
+    if taps < 2 or not queries:
+        return 0
+    scores = read[queries] @ torch.nn.functional.normalize(v, dim=-1).mT
+    later = torch.arange(len(v)) >= torch.tensor(queries)[:, None]
+    found = scores.masked_fill(later, -torch.inf).argmax(-1) - torch.tensor(source)[queries]
+    hits = [int((found == shift).sum()) for shift in range(taps)]
+    return hits.index(max(hits))
 
 
 def _remark(task: Task, said: int, wanted: int) -> str:
