@@ -6,6 +6,7 @@ No script and no library in the page; light and dark, and a printer's paper, fro
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from html import escape
 
@@ -35,6 +36,7 @@ def svg(chart: Chart) -> str:
     chart that mixes texts and numbers.
     """
     drawn = [each for each in chart.series if any(y is not None for y in each.y)]
+    drawn.sort(key=lambda each: each.published)
     kinds = {isinstance(x, str) for each in drawn for x in each.x}
     if len(kinds) > 1:
         raise ArgumentError("chart", chart.x, "texts or numbers on one axis, not both")
@@ -76,7 +78,7 @@ STYLE = """
 .claim-figure .series { --hue: var(--ink); }
 .claim-figure path.line { fill: none; stroke: var(--hue); stroke-width: 1.8; }
 .claim-figure .mark { fill: var(--hue); stroke: var(--hue); stroke-width: 1.6; }
-.claim-figure .published .mark { fill: var(--paper); }
+.claim-figure .published .mark { fill: none; }
 """
 
 
@@ -118,14 +120,17 @@ def _plot(chart: Chart, drawn: Sequence[Series]) -> str:
 
 def _list(chart: Chart, drawn: Sequence[Series]) -> str:
     """A row per text, marks along one axis."""
-    names = list(dict.fromkeys(str(x) for s in drawn for x in s.x))
+    known = {str(x) for s in drawn for x in s.x}
+    names = [x for x in dict.fromkeys(str(x) for s in chart.series for x in s.x) if x in known]
     step = -(-len(names) // MOST_ROWS)
     names = names[::step]
     level = [chart.level] if chart.level is not None else []
     axis = _Axis([y for s in drawn for y in s.y if y is not None] + level, chart.log_x)
-    widest = max((len(name) for name in names), default=0)
+    labels = [_wrapped(name) for name in names]
+    widest = max((len(line) for label in labels for line in label), default=0)
+    tall = ROW + 13 * (max((len(label) for label in labels), default=1) - 1)
     x0, x1 = min(224, 14 + round(6.1 * widest)), WIDTH - RIGHT - 16
-    y0 = TOP + ROW * len(names)
+    y0 = TOP + tall * len(names)
     parts = []
     for value in axis.ticks(4):
         h = x0 + (axis.share(value) or 0) * (x1 - x0)
@@ -133,18 +138,19 @@ def _list(chart: Chart, drawn: Sequence[Series]) -> str:
         parts.append(f'<text x="{h:.1f}" y="{y0 + 15}" text-anchor="middle">{_tick(value)}</text>')
     if chart.level is not None and (v := axis.share(chart.level)) is not None:
         parts.append(_line(x0 + v * (x1 - x0), TOP, x0 + v * (x1 - x0), y0, "level"))
-    for row, name in enumerate(names):
-        short = name if len(name) <= 36 else name[:35] + "…"
-        parts.append(
-            f'<text class="name" x="{x0 - 8}" y="{TOP + ROW * row + 14}" text-anchor="end">'
-            f"{escape(short)}</text>"
-        )
+    for row, label in enumerate(labels):
+        middle = TOP + tall * (row + 0.5) + 4 - 6.5 * (len(label) - 1)
+        parts += [
+            f'<text class="name" x="{x0 - 8}" y="{middle + 13 * i:.1f}" text-anchor="end">'
+            f"{escape(line)}</text>"
+            for i, line in enumerate(label)
+        ]
     for number, each in enumerate(drawn):
         points = []
         for x, y in zip(each.x, each.y, strict=True):
             share = None if y is None else axis.share(y)
             if share is not None and str(x) in names:
-                points.append((x0 + share * (x1 - x0), TOP + ROW * names.index(str(x)) + 10.0))
+                points.append((x0 + share * (x1 - x0), TOP + tall * (names.index(str(x)) + 0.5)))
         parts.append(_series(each, number, points))
     parts.append(
         f'<text x="{(x0 + x1) / 2}" y="{y0 + 31}" text-anchor="middle">{escape(chart.x)}</text>'
@@ -152,8 +158,15 @@ def _list(chart: Chart, drawn: Sequence[Series]) -> str:
     return _frame(chart, parts, drawn, y0 + BOTTOM)
 
 
+def _wrapped(name: str) -> list[str]:
+    """A row's name on at most two lines."""
+    lines = textwrap.wrap(name.replace(" = ", "\u00a0=\u00a0"), 34) or [""]
+    return lines if len(lines) < 3 else [lines[0], lines[1][:33] + "…"]
+
+
 def _series(each: Series, number: int, points: Sequence[tuple[float, float]]) -> str:
     dash = "6 4" if each.published else DASHES[number % len(DASHES)]
+    radius = 5 if each.published else 3.4
     parts = []
     if each.line and len(points) > 1:
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
@@ -161,7 +174,9 @@ def _series(each: Series, number: int, points: Sequence[tuple[float, float]]) ->
         parts.append(f'<path class="line" d="{path}"{stroke}/>')
     if each.marks or not each.line or len(points) == 1:
         shown = points if len(points) <= 40 else points[:: -(-len(points) // 40)]
-        parts += [f'<circle class="mark" cx="{x:.1f}" cy="{y:.1f}" r="3.4"/>' for x, y in shown]
+        parts += [
+            f'<circle class="mark" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"/>' for x, y in shown
+        ]
     return f'<g class="{_classes(each)}">{"".join(parts)}</g>'
 
 
