@@ -134,3 +134,11 @@ def test_missing_and_foreign_files_are_explained(outside, tmp_path):
         load_file(tmp_path / "none.py")
     with pytest.raises(ValueError, match=r"ends in \.py"):
         load_file(outside("x = 1", "rule.txt"))
+
+
+def test_a_rule_without_its_step_is_refused_by_name(outside):
+    text = textwrap.dedent(OUTSIDE)
+    text = text[: text.index("    def step")]
+    with pytest.raises(ValueError, match=r"Leaky.*a class with step\(\).*Define what is missing"):
+        load_file(outside(text))
+    assert "leaky" not in RULES

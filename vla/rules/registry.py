@@ -21,8 +21,11 @@ _R = TypeVar("_R", bound=type[Rule])
 def register(rule: _R) -> _R:
     """Class decorator: make a rule known to traces, figures and apps.
 
-    Raises ``ValueError`` if the name belongs to another class already.
+    Raises ``ValueError`` if the name belongs to another class already, or a method is missing.
     """
+    if missing := sorted(getattr(rule, "__abstractmethods__", ())):
+        wanted = "a class with " + " and ".join(f"{name}()" for name in missing)
+        raise ArgumentError("rule", rule.__name__, wanted, "Define what is missing.")
     known = RULES.get(rule.name)
     if known is not None and known.__qualname__ != rule.__qualname__:
         raise ArgumentError("name", rule.name, "a name no other rule has", "Rename one of them.")
