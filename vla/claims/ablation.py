@@ -100,7 +100,7 @@ def _needs_full(rows: Rows) -> None:
     "vla", "VLA (full)", "VLA (full): 0.990 at n = 16, 0.044 at n = 48; seed 42, 1 000 steps",
     "These accuracies after 1 000 steps at 3e-4.", FULL,
 )  # fmt: skip
-def table_4_vla(evidence: Evidence) -> Finding:
+def _table_4_vla(evidence: Evidence) -> Finding:
     rows = _with_printed(_found(evidence, FULL), _printed(evidence, "VLA (full)"))
     _needs_full(rows)
     reaches = (rows[2][2] or 0) > 0.9 or (rows[3][2] or 0) > 0.9
@@ -120,7 +120,7 @@ def table_4_vla(evidence: Evidence) -> Finding:
     "penalty geometry … is the source of the improvement",
     "The model must be run, and must stay at linear attention's accuracy where VLA learns.", FIXED,
 )  # fmt: skip
-def table_4_fixed(evidence: Evidence) -> Finding:
+def _table_4_fixed(evidence: Evidence) -> Finding:
     rows = _with_printed(_found(evidence, FIXED), _printed(evidence, "VLA, A_t=10I"))
     _needs_full(rows)
     full = _found(evidence, FULL)
@@ -147,7 +147,7 @@ def table_4_fixed(evidence: Evidence) -> Finding:
     "Table 2 and Proposition 2",
     "Training without key normalisation must end in NaN; the table is at d_h = 32.", NO_NORM,
 )  # fmt: skip
-def table_4_no_norm(evidence: Evidence) -> Finding:
+def _table_4_no_norm(evidence: Evidence) -> Finding:
     lanes: dict[tuple[str, int], float | None] = {}
     for d in (32, 96, 128):
         raw = torch.nn.functional.elu(normal(501, 73, d)) + 1
@@ -194,7 +194,7 @@ def _breaks(found: list[State]) -> float | None:
     "deltanet", "DeltaNet", "DeltaNet [11]: 0.009 at n = 16, 0.008 at n = 48",
     "These accuracies of DeltaNet as it was run.", DELTA,
 )  # fmt: skip
-def table_4_deltanet(evidence: Evidence) -> Finding:
+def _table_4_deltanet(evidence: Evidence) -> Finding:
     rows = _with_printed(_found(evidence, DELTA), _printed(evidence, "DeltaNet"))
     _needs_full(rows)
     return _baseline(
@@ -207,7 +207,7 @@ def table_4_deltanet(evidence: Evidence) -> Finding:
     "linear", "Linear attention", "Linear attention [6]: 0.091 at n = 16, 0.043 at n = 48",
     "These accuracies of linear attention.", LINEAR,
 )  # fmt: skip
-def table_4_linear(evidence: Evidence) -> Finding:
+def _table_4_linear(evidence: Evidence) -> Finding:
     rows = _with_printed(_found(evidence, LINEAR), _printed(evidence, "Linear"))
     _needs_full(rows)
     return _baseline(
@@ -229,7 +229,7 @@ def _baseline(rows: Rows, told: str) -> Finding:
     "random", "random baseline", "Random baseline: 1/128 ≈ 0.008",
     "Values are one of 127 tokens, so a blind guess is right once in 127.", LINEAR,
 )  # fmt: skip
-def table_4_random(evidence: Evidence) -> Finding:
+def _table_4_random(evidence: Evidence) -> Finding:
     from vla import tasks
 
     evidence.table(4)
@@ -275,7 +275,7 @@ def table_4_random(evidence: Evidence) -> Finding:
         "table4", (("label", NO_OUTPUT), ("task.pairs", 24), ("lr", 3e-4), ("seed", 42)), 9, 8
     ),
 )
-def shared_components(evidence: Evidence) -> Finding:
+def _shared_components(evidence: Evidence) -> Finding:
     from vla import nn
 
     own = {
@@ -336,7 +336,7 @@ def shared_components(evidence: Evidence) -> Finding:
         "table4", (("label", FIXED), ("task.pairs", 24), ("lr", 1e-3), ("seed", 42)), 9, 8
     ),
 )
-def penalty_geometry(evidence: Evidence) -> Finding:
+def _penalty_geometry(evidence: Evidence) -> Finding:
     rows = evidence.runs("table4")
     cells = tuple(
         (label, mean(accuracies(rows, label, task__pairs=24, steps=2000, lr=3e-4)),
@@ -374,7 +374,7 @@ def penalty_geometry(evidence: Evidence) -> Finding:
     seconds=1.0,
     links=[Link("the form that explodes", "step", "explosion")],
 )  # fmt: skip
-def nan_at_96(_: Evidence) -> Finding:
+def _nan_at_96(_: Evidence) -> Finding:
     rule = VLA(direction="token", unit_direction=True, normalise_key=False, gain="rls")
     widths, steps = (32, 64, 96, 128), []
     first: dict[int, float | None] = {}

@@ -42,7 +42,7 @@ LINEAR = make("linear", features="identity", unit=True, normalise_read=False)
     links=[Link("turn two keys and watch the write", "whitening", "claim"),
            Link("the limit λ0 → 0", "whitening", "limit")],
 )  # fmt: skip
-def section_7_2(_: Evidence) -> Finding:
+def _section_7_2(_: Evidence) -> Finding:
     rhos, lambdas = (0.2, 0.4, 0.6, 0.8, 0.95), (1e-6, 0.1, 1.0)
     rows: list[tuple[Any, ...]] = [
         (f"ρ = {rho}", *(overlap_measured(rho, lam) for lam in lambdas)) for rho in rhos
@@ -73,7 +73,7 @@ def section_7_2(_: Evidence) -> Finding:
     seconds=0.3,
     links=[Link("the ellipse of A", "whitening", "round")],
 )  # fmt: skip
-def whitening_identity(_: Evidence) -> Finding:
+def _whitening_identity(_: Evidence) -> Finding:
     k, v = elu_keys(301, 200, D), normal(302, 200, 1)
     eye = torch.eye(D, dtype=torch.float64)
     rows = []
@@ -114,7 +114,7 @@ def whitening_identity(_: Evidence) -> Finding:
     links=[Link("three forms store the same pairs", "step", "three_forms"),
            Link("two near-twins", "step", "twins")],
 )  # fmt: skip
-def no_dilution(evidence: Evidence) -> Finding:
+def _no_dilution(evidence: Evidence) -> Finding:
     loads, draws = (8, 16, 24, 32), evidence.draws(5, 100)
     forms = {
         "linear attention, unit keys": (LINEAR, False, "linear"),
@@ -162,7 +162,7 @@ def no_dilution(evidence: Evidence) -> Finding:
     seconds=1.0, longer="twenty times as many draws",
     links=[Link("twice as many pairs as the width", "step", "overload")],
 )  # fmt: skip
-def overload_keeps_the_old(evidence: Evidence) -> Finding:
+def _overload_keeps_the_old(evidence: Evidence) -> Finding:
     n = 48
     k, v = gaussian_pairs(n, D, draws=evidence.draws(20, 400), seed=321)
     forms = {
@@ -203,7 +203,7 @@ def overload_keeps_the_old(evidence: Evidence) -> Finding:
     seconds=1.0,
     links=[Link("twice as many pairs as the width", "step", "overload")],
 )  # fmt: skip
-def most_recent_summary(_: Evidence) -> Finding:
+def _most_recent_summary(_: Evidence) -> Finding:
     n = 192
     k, v = gaussian_pairs(n, D, draws=10, seed=331)
     forms = {
@@ -246,7 +246,7 @@ def most_recent_summary(_: Evidence) -> Finding:
     seconds=0.3,
     links=[Link("VLA with A fixed, beside the other two", "step", "remark1")],
 )  # fmt: skip
-def hierarchy(_: Evidence) -> Finding:
+def _hierarchy(_: Evidence) -> Finding:
     k, v = unit(normal(341, 40, D)), normal(342, 40, D)
     beta = torch.rand(40, dtype=torch.float64, generator=torch.Generator().manual_seed(343))
     same = VLA(adaptive=False, lambda0=1.0)

@@ -51,7 +51,7 @@ def _same(values: Cells, tolerance: float) -> bool:
     place="B.1, Table 6, caption", section="B Tables",
     needs="Every value that Tables 3 and 6 both list must be the same.",
 )  # fmt: skip
-def steps_match(evidence: Evidence) -> Finding:
+def _steps_match(evidence: Evidence) -> Finding:
     three_, six = evidence.table(3), evidence.table(6)
     pairs = (
         ("layers", "Layers", "Layers"),
@@ -109,7 +109,7 @@ def _leading(cell: str) -> float | None:
     needs="The same accuracy in all three tables, or a stated difference in protocol.",
     trained=Trained("table10", (("label", "vla_authors"), ("task.pairs", 24), ("seed", 42)), 5, 4),
 )  # fmt: skip
-def tables_8_and_12(evidence: Evidence) -> Finding:
+def _tables_8_and_12(evidence: Evidence) -> Finding:
     values: Cells = (
         ("Table 8, step 1 000 of 2 000", _number(evidence.table(8), "1000", "n24_acc")),
         ("Table 11, 1 000 steps", _number(evidence.table(11), "VLA", "n24")),
@@ -145,7 +145,7 @@ def tables_8_and_12(evidence: Evidence) -> Finding:
     place="B.2, note to Table 11", section="B Tables",
     needs="If n = 32 is listed twice, both columns must have the same values, and n = 48 its own.",
 )  # fmt: skip
-def table_11_columns(evidence: Evidence) -> Finding:
+def _table_11_columns(evidence: Evidence) -> Finding:
     eleven, ten = evidence.table(11), evidence.table(10)
     rows = tuple(
         (m, _number(eleven, m, "n32"), _number(eleven, m, "n32_again"), _number(ten, m, "n48"))
@@ -178,7 +178,7 @@ def table_11_columns(evidence: Evidence) -> Finding:
     place="§6.5 and Figure 6; README", section="6 Results",
     needs="The same number in both places.",
 )  # fmt: skip
-def long_context_agrees(evidence: Evidence) -> Finding:
+def _long_context_agrees(evidence: Evidence) -> Finding:
     log = {row["t"]: float(row["vla"]) for row in evidence.log("long_context")}
     values: Cells = (("Figure 6 and §6.5", 1.0), ("README", 0.982), ("authors' log", log["512"]))
     why = (
@@ -202,7 +202,7 @@ def long_context_agrees(evidence: Evidence) -> Finding:
     needs="Numbers that a difference of steps explains: more steps, more accuracy.",
     trained=Trained("figure5", (("label", "authors_delta"), ("task.pairs", 8), ("seed", 42)), 3, 3),
 )  # fmt: skip
-def deltanet_at_8(evidence: Evidence) -> Finding:
+def _deltanet_at_8(evidence: Evidence) -> Finding:
     log = next(row for row in evidence.log("capacity") if row["n"] == "8")
     ood = next(
         row for row in evidence.table(13) if row["model"] == "DeltaNet" and row["n_pairs"] == "8"
@@ -238,7 +238,7 @@ def deltanet_at_8(evidence: Evidence) -> Finding:
     needs="The three statements must be compatible, and per-seed numbers must exist for n ≤ 24.",
     trained=Trained("figure5", (("label", "vla_authors"), ("task.pairs", 24), ("seed", 123)), 9, 3),
 )  # fmt: skip
-def three_seeds(evidence: Evidence) -> Finding:
+def _three_seeds(evidence: Evidence) -> Finding:
     nine, twelve = evidence.table(9), evidence.table(12)
     mixed = [
         (m, _number(nine, m, "seed_42"), _number(twelve, m, "steps_2000"))
@@ -294,7 +294,7 @@ def three_seeds(evidence: Evidence) -> Finding:
     place="§5.2 and §6.6", section="6 Results",
     needs="Table 4 must have accuracies at n = 32, 48, 64 and 96.",
 )  # fmt: skip
-def overload_96(evidence: Evidence) -> Finding:
+def _overload_96(evidence: Evidence) -> Finding:
     columns = [name for name in evidence.table(4)[0] if name.startswith("overload")]
     ten = [name for name in evidence.table(10)[0] if name.startswith("n")]
     loads = {int(name.rpartition("n")[2]) for name in (*columns, *ten)}
@@ -327,7 +327,7 @@ def overload_96(evidence: Evidence) -> Finding:
     place="B.2, Table 13", section="B Tables",
     needs="Each printed drop within rounding of the difference, and each mark by the thresholds.",
 )  # fmt: skip
-def table_13_arithmetic(evidence: Evidence) -> Finding:
+def _table_13_arithmetic(evidence: Evidence) -> Finding:
     rows, wrong = [], []
     for line in evidence.table(13):
         difference = (number(line["id_acc"]) or 0) - (number(line["ood_acc"]) or 0)
@@ -368,7 +368,7 @@ def table_13_arithmetic(evidence: Evidence) -> Finding:
     place="B.2, Table 9", section="B Tables",
     needs="Each printed mean and standard deviation within rounding of what the three seeds give.",
 )  # fmt: skip
-def table_9_arithmetic(evidence: Evidence) -> Finding:
+def _table_9_arithmetic(evidence: Evidence) -> Finding:
     rows = []
     for line in evidence.table(9):
         seeds = [number(line[f"seed_{s}"]) or 0.0 for s in (42, 123, 999)]
@@ -400,7 +400,7 @@ def table_9_arithmetic(evidence: Evidence) -> Finding:
     needs="VLA minus the best baseline ≥ 0.92 at both step counts, in the table and in ours.",
     trained=Trained("table10", (("label", "vla_authors"), ("task.pairs", 24), ("seed", 42)), 5, 4),
 )  # fmt: skip
-def gap_at_24(evidence: Evidence) -> Finding:
+def _gap_at_24(evidence: Evidence) -> Finding:
     twelve = evidence.table(12)
     gaps = {}
     for column in ("steps_1000", "steps_2000"):

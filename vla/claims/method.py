@@ -52,7 +52,7 @@ def penalty(u: Tensor, lambda0: float = 0.1) -> Tensor:
     seconds=0.5,
     links=[Link("VLA beside exact RLS", "step", "average")],
 )  # fmt: skip
-def solves_least_squares(_: Evidence) -> Finding:
+def _solves_least_squares(_: Evidence) -> Finding:
     n, k, v = 24, unit(normal(201, 24, D)), normal(202, 24, D)
     u = projected(203, k)
     lanes = {
@@ -104,6 +104,7 @@ def solves_least_squares(_: Evidence) -> Finding:
     links=[Link("what a refresh adds", "stability", "floor")],
 )  # fmt: skip
 def sherman_morrison_exact(_: Evidence) -> Finding:
+    """Whether A is the inverse of M, with and without the refresh; the README claims it, too."""
     T = 1000
     k = elu_keys(211, T, D)
     u, v = projected(212, k), normal(213, T, 1)
@@ -144,7 +145,7 @@ def _A(A: Tensor | None) -> Tensor:
     needs="That recursion must give the S_t of §1.2, and G_t must not depend on S_{t−1}.",
     seconds=0.2,
 )  # fmt: skip
-def parallel_form(_: Evidence) -> Finding:
+def _parallel_form(_: Evidence) -> Finding:
     k, v = unit(normal(221, 40, D)), normal(222, 40, D)
     found = states(PUBLISHED, k, v, projected(223, k))
     printed = right = torch.zeros(D, D, dtype=torch.float64)
@@ -179,7 +180,7 @@ def parallel_form(_: Evidence) -> Finding:
     needs="A form that isn't token by token must give the same outputs, A included.",
     seconds=0.5,
 )  # fmt: skip
-def scan_works(_: Evidence) -> Finding:
+def _scan_works(_: Evidence) -> Finding:
     T = 150
     k = elu_keys(231, 1, T, 2, D)
     q, v, u = unit(normal(232, 1, T, 2, D)), normal(233, 1, T, 2, D), projected(234, k)
@@ -216,7 +217,7 @@ def scan_works(_: Evidence) -> Finding:
     links=[Link("A before or after", "whitening", "prepost"),
            Link("one key, four times", "whitening", "again")],
 )  # fmt: skip
-def post_update(_: Evidence) -> Finding:
+def _post_update(_: Evidence) -> Finding:
     k, v = elu_keys(241, 60, D), normal(242, 60, D)
     angles = {}
     for name, u, rule in (("u = k", k, VLA(direction="token")),
@@ -257,7 +258,7 @@ def _row_of_table_5(
     "update", "A_t update", "Sherman-Morrison", "Sherman-Morrison (same)",
     "For the same u both must carry the same A.",
 )  # fmt: skip
-def table_5_update(evidence: Evidence) -> Finding:
+def _table_5_update(evidence: Evidence) -> Finding:
     evidence.table(5)
     k, v = elu_keys(251, 100, D), normal(252, 100, D)
     classical, ours = states(make("rls"), k, v), states(VLA(), k, v)
@@ -295,7 +296,7 @@ def table_5_update(evidence: Evidence) -> Finding:
     "source", "α source", "A_{t−1}k_t", "A_t k̂_t",
     "The two must differ: it is listed as a difference.",
 )  # fmt: skip
-def table_5_source(evidence: Evidence) -> Finding:
+def _table_5_source(evidence: Evidence) -> Finding:
     evidence.table(5)
     k, v = elu_keys(253, 100, D), normal(254, 100, D)
     classical, ours = states(make("rls"), k, v), states(VLA(gain="rls"), k, v)
@@ -329,7 +330,7 @@ def _lengths(found: list) -> tuple[float, ...]:
     "scale", "α scale", "/(1+k_tᵀA_{t−1}k_t)", "/‖·‖ (unit norm)",
     "VLA's gain must have length 1 and RLS's must be the exact one.",
 )  # fmt: skip
-def table_5_scale(evidence: Evidence) -> Finding:
+def _table_5_scale(evidence: Evidence) -> Finding:
     evidence.table(5)
     k, v = unit(normal(255, 60, D)), normal(256, 60, D)
     classical, ours = states(make("rls"), k, v), states(VLA(), k, v)
@@ -359,7 +360,7 @@ def table_5_scale(evidence: Evidence) -> Finding:
     "jacobian", "Jacobian ‖J_t‖₂", "d_h/λ0 (grows)", "1 (constant)",
     "RLS's Jacobian must grow as d_h/λ0 and VLA's must be 1.",
 )  # fmt: skip
-def table_5_jacobian(evidence: Evidence) -> Finding:
+def _table_5_jacobian(evidence: Evidence) -> Finding:
     evidence.table(5)
     rows = []
     for d in (32, 64, 96, 128):
@@ -408,7 +409,7 @@ def table_5_jacobian(evidence: Evidence) -> Finding:
     "gradients", "Gradient stability", "Explodes at large d_h", "Stable for all d_h",
     "RLS's products of Jacobians must explode at large d_h and VLA's must not.",
 )  # fmt: skip
-def table_5_gradients(evidence: Evidence) -> Finding:
+def _table_5_gradients(evidence: Evidence) -> Finding:
     evidence.table(5)
     rows = []
     for d in (32, 96, 128):
@@ -445,7 +446,7 @@ def table_5_gradients(evidence: Evidence) -> Finding:
     seconds=1.0,
     links=[Link("the same four pairs six times", "step", "drowning")],
 )  # fmt: skip
-def repetition_robust(_: Evidence) -> Finding:
+def _repetition_robust(_: Evidence) -> Finding:
     rounds, own = 40, 8
     k, v = elu_keys(271, own, D).repeat(rounds, 1), normal(272, own, D).repeat(rounds, 1)
     lanes = {

@@ -46,7 +46,7 @@ AS_RUN = PUBLISHED.with_(direction_scale=0.0)
     seconds=2.0,
     links=[Link("watch ‖S‖ over 2 000 random tokens", "stability", "growth")],
 )  # fmt: skip
-def proposition_1(_: Evidence) -> Finding:
+def _proposition_1(_: Evidence) -> Finding:
     T = 1000
     k = elu_keys(1, T, D)
     v = normal(2, T, D)
@@ -96,7 +96,7 @@ def proposition_1(_: Evidence) -> Finding:
         Link("every step's norm against c, with the closed form", "stability", "proposition"),
     ],
 )  # fmt: skip
-def proposition_2(_: Evidence) -> Finding:
+def _proposition_2(_: Evidence) -> Finding:
     k = elu_keys(5, 100, D)
     rows, dots = [], []
     for name, rule, u in (
@@ -142,7 +142,7 @@ def proposition_2(_: Evidence) -> Finding:
         Link("single steps above 1, with u = k", "stability", "proposition"),
     ],
 )  # fmt: skip
-def proposition_2_chain(evidence: Evidence) -> Finding:
+def _proposition_2_chain(evidence: Evidence) -> Finding:
     draws, T = evidence.draws(10, 200), 100
     k, v = elu_keys(11, draws, T, D), normal(12, draws, T, D)
     gaussian = unit(normal(13, draws, T, D))
@@ -184,7 +184,7 @@ def proposition_2_chain(evidence: Evidence) -> Finding:
     needs="‖∂S_T/∂S_0‖ must stay away from 0 as T grows.",
     seconds=1.0,
 )  # fmt: skip
-def gradients_do_not_vanish(_: Evidence) -> Finding:
+def _gradients_do_not_vanish(_: Evidence) -> Finding:
     T = 1000
     k = elu_keys(21, T, D)
     v, at, curves, ends = normal(22, T, 1), [1, 32, 100, 200, 400, 700, T], [], {}
@@ -221,7 +221,7 @@ def gradients_do_not_vanish(_: Evidence) -> Finding:
     needs="d − 1 eigenvalues equal to 1 and one equal to 1 − k̂·α̂.",
     seconds=0.2,
 )  # fmt: skip
-def jacobian_eigenvalues(_: Evidence) -> Finding:
+def _jacobian_eigenvalues(_: Evidence) -> Finding:
     k, gain = unit(normal(31, 50, D)), unit(normal(32, 50, D))
     J = torch.eye(D, dtype=torch.float64) - gain[:, :, None] * k[:, None, :]
     values = torch.linalg.eigvals(J)
@@ -257,7 +257,7 @@ def _odd_one(values: torch.Tensor) -> torch.Tensor:
     seconds=0.5,
     links=[Link("VLA with A fixed, beside the delta rule", "step", "remark1")],
 )  # fmt: skip
-def unit_jacobian_needs_a(_: Evidence) -> Finding:
+def _unit_jacobian_needs_a(_: Evidence) -> Finding:
     T = 500
     k, v = elu_keys(41, T, D), normal(42, T, D)
     fixed, live = states(VLA(adaptive=False), k, v), states(PUBLISHED, k, v, projected(43, k))
@@ -292,7 +292,7 @@ def unit_jacobian_needs_a(_: Evidence) -> Finding:
     seconds=1.5, longer="twenty times as many draws",
     links=[Link("store pairs and read them back", "step", "three_forms")],
 )  # fmt: skip
-def proposition_3(evidence: Evidence) -> Finding:
+def _proposition_3(evidence: Evidence) -> Finding:
     loads, draws = (8, 16, 24, 32), evidence.draws(5, 100)
     forms = {
         "as published": (PUBLISHED.with_(refresh_every=0), True, "vla"),
@@ -333,7 +333,7 @@ def proposition_3(evidence: Evidence) -> Finding:
     seconds=0.5,
     links=[Link("eight orthogonal keys", "step", "orthogonal")],
 )  # fmt: skip
-def proposition_3_orthogonal(_: Evidence) -> Finding:
+def _proposition_3_orthogonal(_: Evidence) -> Finding:
     k = torch.linalg.qr(normal(61, D, D)).Q[:24]
     v = normal(62, 24, D)
     forms = {
@@ -368,7 +368,7 @@ def proposition_3_orthogonal(_: Evidence) -> Finding:
     seconds=0.3,
     links=[Link("twice as many pairs as the width", "step", "overload")],
 )  # fmt: skip
-def capacity_is_width(_: Evidence) -> Finding:
+def _capacity_is_width(_: Evidence) -> Finding:
     loads, left = (8, 16, 24, 31, 32, 33, 40, 48, 64), []
     for n in loads:
         k, v = gaussian_pairs(n, D, draws=3, seed=71)
@@ -397,7 +397,7 @@ def capacity_is_width(_: Evidence) -> Finding:
     seconds=0.3,
     links=[Link("A fixed beside the delta rule and linear attention", "step", "remark1")],
 )  # fmt: skip
-def remark_1(_: Evidence) -> Finding:
+def _remark_1(_: Evidence) -> Finding:
     linear = make("linear", features="identity", unit=True, normalise_read=False)
     rows = []
     for name, k in (("random keys", unit(normal(81, 64, D))), ("ELU+1 keys", elu_keys(81, 64, D)),
@@ -448,7 +448,7 @@ def remark_1(_: Evidence) -> Finding:
     seconds=0.3,
     links=[Link("what a gate on the state forgets", "step", "gate")],
 )  # fmt: skip
-def generalises_deltanet(_: Evidence) -> Finding:
+def _generalises_deltanet(_: Evidence) -> Finding:
     k, v = unit(normal(91, 40, D)), normal(92, 40, D)
     beta = torch.rand(40, dtype=torch.float64, generator=torch.Generator().manual_seed(93))
     gated = states(VLA(adaptive=False), k, v, beta=beta)[-1].S

@@ -44,7 +44,7 @@ RANKS = Trained("readme", (("label", "rank 2"), ("seed", 42), ("lr", 1e-3)), 12,
     needs="A_t = M_t⁻¹ in float32 over long sequences, in the form that is run.",
     links=[Link("what a refresh adds", "stability", "floor")],
 )  # fmt: skip
-def exact_inverse(evidence: Evidence) -> Finding:
+def _exact_inverse(evidence: Evidence) -> Finding:
     runs = [*evidence.bench("h200_streaming")["runs"], *evidence.bench("streaming_cpu")["runs"]]
     lanes = [(_stream_name(run), run["readings"], run["settings"]["refresh_every"]) for run in runs]
     plain = [r for _, readings, every in lanes if not every for r in readings]
@@ -102,7 +102,7 @@ def _stream_chart(lanes: Sequence[Lane], field: str, y: str) -> Chart:
           "eigenvalues that stay at 1.",
     links=[Link("up to 100 000 tokens here", "stability", "floor")],
 )  # fmt: skip
-def stable_10m(evidence: Evidence) -> Finding:
+def _stable_10m(evidence: Evidence) -> Finding:
     names = ("h200_streaming", "h200_streaming_refresh", "streaming_cpu")
     runs = [run for name in names for run in evidence.bench(name)["runs"]]
     lanes = [(_stream_name(run), run["readings"], run["settings"]["refresh_every"]) for run in runs]
@@ -132,7 +132,7 @@ def stable_10m(evidence: Evidence) -> Finding:
     seconds=0.3,
     links=[Link("VLA beside exact RLS", "step", "average")],
 )  # fmt: skip
-def minimises(_: Evidence) -> Finding:
+def _minimises(_: Evidence) -> Finding:
     n, k, v = 24, unit(normal(601, 24, D)), normal(602, 24, D)
     best = ridge(k, v, 0.1 * torch.eye(D, dtype=torch.float64))
     rows = tuple(
@@ -182,7 +182,7 @@ def minimises(_: Evidence) -> Finding:
     ),
     links=[Link("whose memory stays bounded?", "stability", "growth")],
 )
-def exact_recall_10k(evidence: Evidence) -> Finding:
+def _exact_recall_10k(evidence: Evidence) -> Finding:
     draws, waits = evidence.draws(4, 20), (0, 10, 100, 1000, 10_000)
     lanes, linear = _all_lanes(waits, draws)
     ends = {name: values[-1] for name, (values, _) in lanes.items()}
@@ -288,7 +288,7 @@ def _linear_after(waits: Sequence[int], draws: int) -> list[float]:
     place="README, Performance & Benchmarks", section=README,
     needs="An accuracy of linear attention near 0 in the authors' own measurements.",
 )  # fmt: skip
-def linear_zero(evidence: Evidence) -> Finding:
+def _linear_zero(evidence: Evidence) -> Finding:
     rows = [(f"capacity, n = {r['n']}", float(r["linear"])) for r in evidence.log("capacity")]
     rows += [
         (f"long context, T = {r['t']}", float(r["linear"])) for r in evidence.log("long_context")
@@ -326,7 +326,7 @@ def linear_zero(evidence: Evidence) -> Finding:
     place="README, Comprehensive Benchmarks", section=README,
     needs="These four accuracies under the authors' protocol.", trained=CAPACITY,
 )  # fmt: skip
-def mqar_24(evidence: Evidence) -> Finding:
+def _mqar_24(evidence: Evidence) -> Finding:
     printed = {"softmax": 0.074, "linear": 0.075, "authors_delta": 0.010, "vla_authors": 1.0}
     ours = {m: mean(accuracies(evidence.runs("figure5"), m, task__pairs=24)) for m in FOUR}
     if any(y is None for y in ours.values()):
@@ -367,7 +367,7 @@ def mqar_24(evidence: Evidence) -> Finding:
     place="README, Comprehensive Benchmarks", section=README,
     needs="These accuracies at T = 512 with n = 8.", trained=CONTEXT,
 )  # fmt: skip
-def readme_long_context(evidence: Evidence) -> Finding:
+def _readme_long_context(evidence: Evidence) -> Finding:
     rows = evidence.runs("figure6")
     ours = {m: mean(accuracies(rows, m, task__length=512)) for m in ("vla_authors", "softmax")}
     if any(y is None for y in ours.values()):
@@ -401,7 +401,7 @@ def readme_long_context(evidence: Evidence) -> Finding:
     needs="The task must need recall, and VLA must solve it within 2 000 "
           "steps.", seconds=6.0, trained=COPY,
 )  # fmt: skip
-def readme_copy(evidence: Evidence) -> Finding:
+def _readme_copy(evidence: Evidence) -> Finding:
     from vla.claims.recall import _without_attention
     from vla.train.presets import SHIFTED
 
@@ -448,7 +448,7 @@ def readme_copy(evidence: Evidence) -> Finding:
     needs="The same outputs from whole sequences, pieces handed on, and single tokens.",
     seconds=1.0,
 )  # fmt: skip
-def parallel_streaming(_: Evidence) -> Finding:
+def _parallel_streaming(_: Evidence) -> Finding:
     T = 120
     k = elu_keys(621, 2, T, 2, D)
     q, v, u = unit(normal(622, 2, T, 2, D)), normal(623, 2, T, 2, D), projected(624, k)
@@ -530,7 +530,7 @@ def _without_runs(log: Cells, words: str) -> Finding:
     needs="A learned λ0 must recall better than a fixed one, in the authors' log and in "
           "ours.", trained=RANKS,
 )  # fmt: skip
-def learned_lambda(evidence: Evidence) -> Finding:
+def _learned_lambda(evidence: Evidence) -> Finding:
     log = _log_cells(evidence, ("learned lambda", "fixed lambda"))
     words = (
         f"The authors' earlier log has {log[0][1]} learned and {log[1][1]} fixed: no difference."
@@ -563,7 +563,7 @@ def _log_cells(evidence: Evidence, variants: Sequence[str]) -> Cells:
     needs="Rank 2 and 4 must recall better than rank 1, in the authors' log and in "
           "ours.", trained=RANKS,
 )  # fmt: skip
-def rank_r(evidence: Evidence) -> Finding:
+def _rank_r(evidence: Evidence) -> Finding:
     log = _log_cells(evidence, ("fixed lambda", "rank 2", "rank 4"))
     words = (
         f"The authors' earlier log has {log[0][1]} at rank 1 (fixed λ), {log[1][1]} at rank 2 and "
@@ -592,7 +592,7 @@ def rank_r(evidence: Evidence) -> Finding:
           "less.", seconds=1.0, trained=RANKS,
     links=[Link("refresh as process noise", "stability", "floor")],
 )  # fmt: skip
-def stabiliser(evidence: Evidence) -> Finding:
+def _stabiliser(evidence: Evidence) -> Finding:
     runs = [
         run for name in ("h200_streaming", "streaming_cpu") for run in evidence.bench(name)["runs"]
     ]
@@ -623,7 +623,7 @@ def stabiliser(evidence: Evidence) -> Finding:
     place="README, Comprehensive Benchmarks", section=README,
     needs="Milliseconds per token that don't grow with T.",
 )  # fmt: skip
-def linear_scaling(evidence: Evidence) -> Finding:
+def _linear_scaling(evidence: Evidence) -> Finding:
     rows = evidence.log("latency")
     per = {m: [float(r[f"{m}_ms"]) / int(r["t"]) for r in rows] for m in ("softmax", "vla")}
     lengths = ints([int(r["t"]) for r in rows])
@@ -651,7 +651,7 @@ def linear_scaling(evidence: Evidence) -> Finding:
     seconds=0.3,
     links=[Link("every step's norm against c", "stability", "proposition")],
 )  # fmt: skip
-def jacobian_spectrum(_: Evidence) -> Finding:
+def _jacobian_spectrum(_: Evidence) -> Finding:
     from vla.claims.memory import spectral, transitions
 
     k = torch.nn.functional.elu(normal(631, 100, D)) + 1
@@ -680,7 +680,7 @@ def jacobian_spectrum(_: Evidence) -> Finding:
     seconds=0.5,
     links=[Link("where the next write goes", "whitening", "again")],
 )  # fmt: skip
-def forgets_irrelevant(_: Evidence) -> Finding:
+def _forgets_irrelevant(_: Evidence) -> Finding:
     k0 = unit(normal(641, D))
     v = normal(642, 60, D)
     keys = k0.expand(60, D)

@@ -95,7 +95,7 @@ def _logged(evidence: Evidence, name: str, key: str) -> dict[str, dict[float, fl
     needs="These accuracies from the authors' models under their protocol, mean of three seeds.",
     trained=CAPACITY, links=[STEPPER],
 )  # fmt: skip
-def figure_5(evidence: Evidence) -> Finding:
+def _figure_5(evidence: Evidence) -> Finding:
     rows = evidence.runs("figure5", needed=False)
     log = _logged(evidence, "capacity", "n")
     values = [
@@ -130,7 +130,7 @@ def _missing(rows: list[RunRow], preset: str) -> str:
     needs="Accuracy near 1 at every n up to 24, at the stated number of steps and learning rate.",
     trained=CAPACITY, links=[STEPPER],
 )  # fmt: skip
-def near_perfect(evidence: Evidence) -> Finding:
+def _near_perfect(evidence: Evidence) -> Finding:
     rows = evidence.runs("figure5")
     short = evidence.runs("table10", needed=False)
     ours = _by_load(rows, _own(), LOADS)
@@ -164,7 +164,7 @@ def near_perfect(evidence: Evidence) -> Finding:
           "run.",
     trained=CAPACITY, links=[Link("three rules called DeltaNet", "step", "gate")],
 )  # fmt: skip
-def deltanet_collapses(evidence: Evidence) -> Finding:
+def _deltanet_collapses(evidence: Evidence) -> Finding:
     theirs = accuracies(evidence.runs("figure5"), "authors_delta", task__pairs=24)
     vla = accuracies(evidence.runs("figure5"), "vla_authors", task__pairs=24)
     if not theirs or not vla:
@@ -241,7 +241,7 @@ def _best_by_load(rows: list[RunRow], label: str) -> dict[float, float]:
     needs="The plateau must be below 1/128, and embedding geometry must explain it.",
     seconds=1.0,
 )  # fmt: skip
-def baselines_plateau(evidence: Evidence) -> Finding:
+def _baselines_plateau(evidence: Evidence) -> Finding:
     log = _logged(evidence, "capacity", "n")
     rows = evidence.runs("figure5", needed=False)
     ours = _by_load(rows, _own(("softmax", "linear")), LOADS)
@@ -279,7 +279,7 @@ def baselines_plateau(evidence: Evidence) -> Finding:
     needs="These accuracies at T = 64, 128, 256, 512 with n = 8.",
     trained=CONTEXT,
 )  # fmt: skip
-def figure_6(evidence: Evidence) -> Finding:
+def _figure_6(evidence: Evidence) -> Finding:
     rows = evidence.runs("figure6", needed=False)
     log = _logged(evidence, "long_context", "t")
     text = {"softmax": 0.145, "linear": 0.145, "authors_delta": 0.01, "vla_authors": 1.0}
@@ -328,7 +328,7 @@ def _by_length(
           "survive a wait.",
     trained=CONTEXT, seconds=0.3,
 )  # fmt: skip
-def long_context_is_retention(evidence: Evidence) -> Finding:
+def _long_context_is_retention(evidence: Evidence) -> Finding:
     asked = {
         t: tasks.make("mqar_authors", pairs=8, length=t).targets_per_row
         for t in (64, 128, 256, 512)
@@ -368,7 +368,7 @@ def long_context_is_retention(evidence: Evidence) -> Finding:
     needs="0.623 at n = 32 after 1 000 steps at 3e-4.",
     trained=OVERLOAD, links=[STEPPER],
 )  # fmt: skip
-def sixty_two(evidence: Evidence) -> Finding:
+def _sixty_two(evidence: Evidence) -> Finding:
     rows = evidence.runs("table10")
     short = accuracies(rows, "vla_authors", task__pairs=32, steps=1000)
     longer = accuracies(rows, "vla_authors" + LONGER, task__pairs=32)
@@ -398,7 +398,7 @@ def sixty_two(evidence: Evidence) -> Finding:
     needs="Accuracy 1 up to n = 32 in the paper's own tables, and in ours.",
     trained=OVERLOAD,
 )  # fmt: skip
-def perfect_up_to_32(evidence: Evidence) -> Finding:
+def _perfect_up_to_32(evidence: Evidence) -> Finding:
     printed = (
         number(next(r for r in evidence.table(10) if r["model"].startswith("VLA"))["n32"]) or 0.0
     )
@@ -439,7 +439,7 @@ def perfect_up_to_32(evidence: Evidence) -> Finding:
     ),
     links=[STEPPER],
 )
-def overload_confirms(evidence: Evidence) -> Finding:
+def _overload_confirms(evidence: Evidence) -> Finding:
     rows = evidence.runs("table10")
     loads = (32, 48)
     short = _by_load(rows, _own(), loads, steps=1000)
@@ -471,7 +471,7 @@ def overload_confirms(evidence: Evidence) -> Finding:
     needs="Past n = 32, VLA's accuracy must fall more slowly than linear attention's.",
     seconds=1.0, trained=OVERLOAD, links=[STEPPER],
 )  # fmt: skip
-def graceful(evidence: Evidence) -> Finding:
+def _graceful(evidence: Evidence) -> Finding:
     from vla.claims.analysis import LINEAR
     from vla.rules.vla import VLA
     from vla.theory.capacity import recall_curve
@@ -527,7 +527,7 @@ def _pair(points: dict[float, float]) -> str:
     needs="A model whose attention is broken or absent must fail it.",
     seconds=6.0,
 )  # fmt: skip
-def copy_sanity(_: Evidence) -> Finding:
+def _copy_sanity(_: Evidence) -> Finding:
     without = _without_attention()
     first, last = without[0][1], without[-1][1]
     why = (
@@ -575,7 +575,7 @@ def _without_attention(steps: int = 20) -> tuple[tuple[float, float], ...]:
     needs="Accuracy near 1/128 of the untrained models, on MQAR and on copy.",
     seconds=2.0,
 )  # fmt: skip
-def starts_at_chance(evidence: Evidence) -> Finding:
+def _starts_at_chance(evidence: Evidence) -> Finding:
     evidence.table(7)
     both = ((tasks.make("mqar_authors", pairs=24), "MQAR, n = 24"),
             (tasks.make("copy_authors", length=64), "copy as run"))  # fmt: skip
@@ -623,7 +623,7 @@ def _untrained(name: str, task: tasks.Task) -> dict[str, float]:
     needs="These accuracies and losses at these steps (T = 64, seed 42).",
     seconds=2.0, trained=COPY,
 )  # fmt: skip
-def table_7(evidence: Evidence) -> Finding:
+def _table_7(evidence: Evidence) -> Finding:
     rows = evidence.runs("table7", needed=False)
     task = tasks.make("copy_authors", length=64)
     values: list[Value] = []
@@ -670,7 +670,7 @@ def table_7(evidence: Evidence) -> Finding:
     needs="These accuracies and losses of the 2 000-step runs, seed 42.",
     seconds=0.5, trained=CAPACITY,
 )  # fmt: skip
-def table_8(evidence: Evidence) -> Finding:
+def _table_8(evidence: Evidence) -> Finding:
     rows = evidence.runs("figure5", needed=False)
     values: list[Value] = []
     curves: dict[str, dict[float, float]] = {}
@@ -718,7 +718,7 @@ def table_8(evidence: Evidence) -> Finding:
     needs="Final losses between 1.0 and 2.7, in Table 8 and in training.",
     seconds=0.3, trained=CAPACITY,
 )  # fmt: skip
-def losses_plateau(evidence: Evidence) -> Finding:
+def _losses_plateau(evidence: Evidence) -> Finding:
     printed = {n: number(evidence.table(8)[-1][f"n{n}_loss"]) or 0.0 for n in (8, 16, 24)}
     rows = evidence.runs("figure5", needed=False)
     ours = {
@@ -783,7 +783,7 @@ def _row(table: list[dict[str, str]], model: str) -> dict[str, str]:
     "Standard deviation 0.000 across all three seeds for VLA confirms the result is stable and not "
     "a single-seed artefact.", CAPACITY,
 )  # fmt: skip
-def table_9(evidence: Evidence) -> Finding:
+def _table_9(evidence: Evidence) -> Finding:
     rows = evidence.runs("figure5", needed=False)
     values = [
         Value(f"{PRINTED[m]}, seed {seed}", number(_row(evidence.table(9), m)[f"seed_{seed}"]),
@@ -829,7 +829,7 @@ def _short_table(
     10, "the capacity boundary and overload",
     "At n=32=d_h, VLA retains 62.3% accuracy while all baselines collapse to near-random", OVERLOAD,
 )  # fmt: skip
-def table_10(evidence: Evidence) -> Finding:
+def _table_10(evidence: Evidence) -> Finding:
     def stands_out(ours: dict[str, dict[float, float]]) -> bool:
         return ours["vla_authors"].get(32.0, 0) > 0.3 + max(ours[m].get(32.0, 0) for m in FOUR[:3])
 
@@ -842,7 +842,7 @@ def table_10(evidence: Evidence) -> Finding:
     "near-random",
     OVERLOAD,
 )  # fmt: skip
-def table_11(evidence: Evidence) -> Finding:
+def _table_11(evidence: Evidence) -> Finding:
     def ahead(ours: dict[str, dict[float, float]]) -> bool:
         return all(
             ours["vla_authors"].get(n, 0) > 0.3 + max(ours[m].get(n, 0) for m in FOUR[:3])
@@ -861,7 +861,7 @@ def table_11(evidence: Evidence) -> Finding:
     "VLA reaches 0.994 at 1 000 steps and 1.000 at 2 000 steps, confirming the result "
     "converges", CAPACITY,
 )  # fmt: skip
-def table_12(evidence: Evidence) -> Finding:
+def _table_12(evidence: Evidence) -> Finding:
     short = evidence.runs("table10", needed=False)
     long = evidence.runs("figure5", needed=False)
     values = []
@@ -896,7 +896,7 @@ def table_12(evidence: Evidence) -> Finding:
     "despite the 31 pp drop",
     UNSEEN,
 )  # fmt: skip
-def table_13(evidence: Evidence) -> Finding:
+def _table_13(evidence: Evidence) -> Finding:
     rows = evidence.runs("table13", needed=False)
     by_name = {
         "Softmax": "softmax",
@@ -954,7 +954,7 @@ def table_13(evidence: Evidence) -> Finding:
     needs="Each panel's numbers; each panel is also a figure of its own (3, 4, 5, 6).",
     seconds=2.0, trained=CAPACITY,
 )  # fmt: skip
-def figure_2(evidence: Evidence) -> Finding:
+def _figure_2(evidence: Evidence) -> Finding:
     from vla.claims.stability import last_of
 
     five, six = evidence.runs("figure5", needed=False), evidence.runs("figure6", needed=False)

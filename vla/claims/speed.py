@@ -65,7 +65,7 @@ def _latency_chart(latency: dict[str, Points]) -> Chart:
     needs="A slope near 1 on log-log axes for the three, and one that comes near 2 for softmax.",
     links=[],
 )  # fmt: skip
-def slope_of_t(evidence: Evidence) -> Finding:
+def _slope_of_t(evidence: Evidence) -> Finding:
     latency = logged(evidence)
     theirs = {m: slope(latency[m]) for m in MODELS}
     softmax_end = slope(latency["softmax"][-2:])
@@ -108,7 +108,7 @@ def slope_of_t(evidence: Evidence) -> Finding:
     place="§6.1, §8 and Figure 3", section="6 Results",
     needs="A ratio near 3 at every T of the authors' measurement.",
 )  # fmt: skip
-def overhead_3x(evidence: Evidence) -> Finding:
+def _overhead_3x(evidence: Evidence) -> Finding:
     latency = logged(evidence)
     over = {
         "linear attention": ratio(latency, "vla", "linear"),
@@ -137,7 +137,7 @@ def overhead_3x(evidence: Evidence) -> Finding:
     needs="5 and 3 times linear attention's time, in the paper's own measurements.",
     seconds=0.5,
 )  # fmt: skip
-def constant_factor(evidence: Evidence) -> Finding:
+def _constant_factor(evidence: Evidence) -> Finding:
     latency = logged(evidence)
     vla, delta = ratio(latency, "vla", "linear"), ratio(latency, "deltanet", "linear")
     record = evidence.bench("h200")
@@ -211,7 +211,7 @@ def touches(rule: str, d: int = 16) -> int:
     needs="Three operations on d × d matrices for DeltaNet and eight for VLA.",
     seconds=0.2,
 )  # fmt: skip
-def five_extra(_: Evidence) -> Finding:
+def _five_extra(_: Evidence) -> Finding:
     counts = {name: touches(name) for name in ("linear", "delta", "vla")}
     parts = (
         ("S k (residual)", 0, 1, 1),
@@ -245,7 +245,7 @@ def five_extra(_: Evidence) -> Finding:
     place="abstract, §1.3, §6.1 and §8", section="1 Introduction",
     needs="A Triton kernel at least 14 times faster than the token loop at T = 4 096.",
 )  # fmt: skip
-def kernel_14x(evidence: Evidence) -> Finding:
+def _kernel_14x(evidence: Evidence) -> Finding:
     record = evidence.bench("h200")
     rows: list[tuple[Any, ...]] = [
         ("as published, T = 4 096, T4", 14.0, "only the recursion of A, forward only"),
@@ -303,7 +303,7 @@ def kernel_14x(evidence: Evidence) -> Finding:
     place="abstract, §1.3, §8 and §9", section="1 Introduction",
     needs="Both curves measured at lengths on both sides of 43 000.",
 )  # fmt: skip
-def crossover(evidence: Evidence) -> Finding:
+def _crossover(evidence: Evidence) -> Finding:
     latency = logged(evidence)
     longest = max(t for t, _ in latency["softmax"])
     record = evidence.bench("h200")
@@ -344,7 +344,7 @@ def crossover(evidence: Evidence) -> Finding:
     needs="The order and the slopes of the five curves, on this machine with the same model.",
     seconds=0.2, longer="times the models here: two layers, batch 8, token loops",
 )  # fmt: skip
-def figure_3(evidence: Evidence) -> Finding:
+def _figure_3(evidence: Evidence) -> Finding:
     latency = logged(evidence)
     ours = _time_here() if evidence.budget != "cheap" else _recorded(evidence)
     values = [

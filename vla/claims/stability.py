@@ -135,7 +135,7 @@ def _log_of(evidence: Evidence, quantity: str, model: str) -> float:
     seconds=2.0,
     links=[Link("watch ‖S‖ and ‖A‖ of every rule", "stability", "growth")],
 )  # fmt: skip
-def figure_4(evidence: Evidence) -> Finding:
+def _figure_4(evidence: Evidence) -> Finding:
     vla, A = untrained("vla_authors"), untrained("vla_authors").A
     assert A is not None
     values = [
@@ -195,7 +195,7 @@ def _said(value: Value) -> Value:
     seconds=2.0,
     links=[Link("linear attention drowns", "step", "drowning")],
 )
-def norm_ratio(evidence: Evidence) -> Finding:
+def _norm_ratio(evidence: Evidence) -> Finding:
     logged = _log_of(evidence, "S", "linear") / _log_of(evidence, "S", "vla")
     linear = sum(last_of("linear")) / 4
     ours = {name: linear / (sum(last_of(name)) / 4) for name in
@@ -265,7 +265,7 @@ def _with_unit_keys() -> float:
     seconds=1.0,
     links=[Link("random pairs, logarithmic axes", "stability", "growth")],
 )  # fmt: skip
-def linear_grows(_: Evidence) -> Finding:
+def _linear_grows(_: Evidence) -> Finding:
     k = elu_keys(101, T, D)
     curves = {}
     for name, shift in (("values of mean 0", 0.0), ("values with a common part", 1.0)):
@@ -326,7 +326,7 @@ def _inverse_norms(scale: float, steps: int, every: int) -> Tensor:
     seconds=1.5,
     links=[Link("refresh as process noise", "stability", "floor")],
 )  # fmt: skip
-def a_from_56(evidence: Evidence) -> Finding:
+def _a_from_56(evidence: Evidence) -> Finding:
     forms = {"unit u, as published": 1.0, "u/√d, as run": D**-0.5}
     curves = {name: _inverse_norms(scale, T, 20) for name, scale in forms.items()}
     model, text = untrained("vla_authors").A, untrained("vla_paper").A
@@ -364,7 +364,7 @@ def a_from_56(evidence: Evidence) -> Finding:
     seconds=4.0,
     links=[Link("refresh as process noise", "stability", "floor")],
 )  # fmt: skip
-def a_decays(_: Evidence) -> Finding:
+def _a_decays(_: Evidence) -> Finding:
     steps = 4000
     t = torch.arange(200, steps, dtype=torch.float64)
     fits = {}
@@ -409,7 +409,7 @@ def _unexplained(x: Tensor, y: Tensor) -> float:
     seconds=0.5,
     links=[Link("‖A‖ with and without refresh", "stability", "floor")],
 )  # fmt: skip
-def updates_diminish(_: Evidence) -> Finding:
+def _updates_diminish(_: Evidence) -> Finding:
     k, v = elu_keys(121, T, D), normal(122, T, D)
     found = states(PUBLISHED.with_(refresh_every=0), k, v, projected(123, k))
     changes, residuals = writes(found), residual_norms(found)
@@ -443,7 +443,7 @@ def updates_diminish(_: Evidence) -> Finding:
     seconds=1.5,
     links=[Link("the same four pairs again and again", "step", "drowning")],
 )  # fmt: skip
-def residuals_shrink(_: Evidence) -> Finding:
+def _residuals_shrink(_: Evidence) -> Finding:
     k, v = elu_keys(131, T, D), normal(132, T, D)
     repeated = torch.arange(T) % 8
     curves = {}
@@ -485,7 +485,7 @@ def residuals_shrink(_: Evidence) -> Finding:
     seconds=1.0,
     links=[Link("random pairs, logarithmic axes", "stability", "growth")],
 )  # fmt: skip
-def deltanet_bounded(_: Evidence) -> Finding:
+def _deltanet_bounded(_: Evidence) -> Finding:
     curves, ratios = _delta_curves()
     gated = ratios["as this paper writes it, β = ½"]
     free = ratios["no gate at all, β = 1"]
@@ -507,7 +507,7 @@ def deltanet_bounded(_: Evidence) -> Finding:
     seconds=1.0,
     links=[Link("random pairs, logarithmic axes", "stability", "growth")],
 )  # fmt: skip
-def delta_diverges(_: Evidence) -> Finding:
+def _delta_diverges(_: Evidence) -> Finding:
     curves, ratios = _delta_curves()
     ratio = ratios["no gate at all, β = 1"]
     why = (
@@ -603,7 +603,7 @@ def _stretch(evidence: Evidence, width: int) -> Finding:
     seconds=1.0,
     links=[Link("Table 2 as published and as measured", "stability", "table2")],
 )  # fmt: skip
-def jacobian_grows(evidence: Evidence) -> Finding:
+def _jacobian_grows(evidence: Evidence) -> Finding:
     evidence.table(2)
     rows = _measured_table_2(4)
     per_width = [row.step / row.d for row in rows]
