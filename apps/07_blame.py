@@ -129,8 +129,11 @@ def _(get_turn, kept, session):
         right = f'<p data-testid="verdict">{escape(EMPTY)}</p>'
     else:
         _answer, _writes = session.figures()
+        _link = session.worst_link()
+        _step = f' <a href="{escape(_link)}"><u>Open that write in the stepper.</u></a>'
         right = (
-            f'<p data-testid="verdict">{escape(session.verdict())}</p>'
+            f'<p><span data-testid="verdict">{escape(session.verdict())}</span>'
+            f"{_step if _link else ''}</p>"
             '<div class="picture" style="display: flex; flex-wrap: wrap">'
             + _picture(_writes, "3 1 340px")
             + _picture(_answer, "1 1 230px")

@@ -364,6 +364,12 @@ class BlameSession:
         }  # fmt: skip
         return f"../step/?{urlencode(query)}"
 
+    def worst_link(self) -> str:
+        """The address of the write that is most in the way; empty if none is."""
+        if self.case is None or self.case.found.effect.max() <= 0:
+            return ""
+        return self.step_link(self.case.found.ranked()[0])
+
     def rivals(self) -> list[Line]:
         """The same query under the other rules."""
         if self.case is None:
