@@ -19,6 +19,7 @@ with app.setup:
 
     import marimo as mo
 
+    from vla.figures.theme import alt
     from vla.scene.stability import STABILITY, StabilitySession
 
 
@@ -91,7 +92,7 @@ def _(get_turn, session):
         for lane in _lanes
     )
     right = (
-        f'<div role="figure" aria-label="{escape(session.words(), quote=True)}">'
+        f'<div role="figure" aria-label="{escape(alt(_figure), quote=True)}">'
         f"{mo.as_html(mo.ui.plotly(_figure))}</div>"
         f'<div class="numbers"><table><thead><tr><td></td>{_head}</tr></thead>'
         f"<tbody>{_body}</tbody></table></div>"

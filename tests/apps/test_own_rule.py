@@ -60,6 +60,15 @@ def test_it_appears_and_steps_and_ctrl_c_is_quiet(
     shown = app.shown()
     np.testing.assert_allclose(shown["half", "recall_mean"], 0.5, rtol=1e-6)
     assert "half a step <i>" in app.page.get_by_test_id("panel").inner_text()
+    front = context.new_page()
+    front.goto(lab.address)
+    told = front.get_by_role("note").inner_text()
+    assert str(path) in told
+    assert "half" in told
+    assert "runs with the rights of the user" in told
+    front.goto(f"{lab.address}stability/")
+    front.locator("[data-testid=rule][data-key=half]").wait_for()
+    front.close()
     watch = dict(contexts.opened)[context]  # type: ignore[attr-defined]
     assert watch.faults == []
     status, errors = lab.interrupt()

@@ -11,6 +11,7 @@ or the path.
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import statistics
@@ -74,6 +75,11 @@ CASES = (
     ),
     Case("whitening", "first scene", {}, "lambda0"),
     Case("stability", "first scene: 4 rules, T=2000, d=32", {}, "lambda0"),
+    Case("ablations", "first scene", {}, "gain"),
+    Case("sweeps", "first scene", {}, "experiment"),
+    Case("kernels", "first scene", {}, "pass"),
+    Case("blame", "first scene", {}, "seed"),
+    Case("claims", "first scene", {}, "verdict"),
 )  # fmt: skip
 """Apps without a case of their own are measured on the scene on which they open."""
 
@@ -183,6 +189,7 @@ def _head() -> dict[str, Any]:
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
     return {
         "what": "apps",
+        "date": datetime.date.today().isoformat(),
         "device": provenance.device_name("cpu"),
         "cores": os.cpu_count(),
         "load": round(load, 2),
