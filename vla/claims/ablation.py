@@ -34,7 +34,7 @@ def _row_of_table_4(
         place="§6.6, Table 4",
         section="6 Results",
         needs=needs,
-        trained=Trained("table4", sample, 3, 8),
+        trained=Trained("table4", sample, 3),
         seconds=0.3,
     )
 
@@ -272,7 +272,7 @@ def _table_4_random(evidence: Evidence) -> Finding:
     needs="The four models must differ in nothing but the mixer's rule; in the code VLA alone has "
     "an output LayerNorm.",
     trained=Trained(
-        "table4", (("label", NO_OUTPUT), ("task.pairs", 24), ("lr", 3e-4), ("seed", 42)), 9, 8
+        "table4", (("label", NO_OUTPUT), ("task.pairs", 24), ("lr", 3e-4), ("seed", 42)), 9
     ),
 )
 def _shared_components(evidence: Evidence) -> Finding:
@@ -333,7 +333,7 @@ def _shared_components(evidence: Evidence) -> Finding:
     needs="Without adaptive A the model must not reach VLA's accuracy, with the same care in "
     "training.",
     trained=Trained(
-        "table4", (("label", FIXED), ("task.pairs", 24), ("lr", 1e-3), ("seed", 42)), 9, 8
+        "table4", (("label", FIXED), ("task.pairs", 24), ("lr", 1e-3), ("seed", 42)), 9
     ),
 )
 def _penalty_geometry(evidence: Evidence) -> Finding:

@@ -96,6 +96,7 @@ def _run(args: argparse.Namespace) -> int:
     from vla.claims import ledger, work
     from vla.claims.claim import get
     from vla.errors import require_choice
+    from vla.train.progress import ProgressBar
 
     require_choice("budget", args.budget, ("cheap", "cpu", "full"))
     everything = args.what == "all"
@@ -105,7 +106,7 @@ def _run(args: argparse.Namespace) -> int:
         budget = (
             args.budget if args.budget in each.budgets else _most(each, everything, args.budget)
         )
-        entry = work.run(each.id, budget, _progress)
+        entry = work.run(each.id, budget, ProgressBar(0, 0))
         done.append(entry)
         print(f"{_words(entry):<26} {each.id} ({entry.seconds:.1f} s)" if everything
               else _told(each, entry), flush=True)  # fmt: skip
@@ -120,13 +121,6 @@ def _most(chosen: Claim, everything: bool, budget: str) -> str:
         return chosen.budgets[-1] if chosen.budgets else "cheap"
     wanted = f"one of {', '.join(chosen.budgets)} for {chosen.id}"
     raise ArgumentError("budget", budget, wanted)
-
-
-def _progress(share: float, words: str, name: str, step: int, accuracy: float) -> None:
-    if sys.stderr.isatty():
-        end = "\n" if share >= 1 else ""
-        told = f"{words}, {name}, step {step}, accuracy {accuracy:.3f}"
-        print(f"\r{100 * share:3.0f} % {told}   ", end=end, file=sys.stderr, flush=True)
 
 
 def _report(args: argparse.Namespace) -> int:

@@ -107,7 +107,7 @@ def _leading(cell: str) -> float | None:
     words="Table 8, step 1000, n=24: 0.487 … Table 12: VLA reaches 0.994 at 1 000 steps",
     place="B.2, Tables 8, 11 and 12", section="B Tables",
     needs="The same accuracy in all three tables, or a stated difference in protocol.",
-    trained=Trained("table10", (("label", "vla_authors"), ("task.pairs", 24), ("seed", 42)), 5, 4),
+    trained=Trained("table10", (("label", "vla_authors"), ("task.pairs", 24), ("seed", 42)), 5),
 )  # fmt: skip
 def _tables_8_and_12(evidence: Evidence) -> Finding:
     values: Cells = (
@@ -200,7 +200,7 @@ def _long_context_agrees(evidence: Evidence) -> Finding:
     words="DeltaNet declines sharply, 0.73 at n=8 … Table 11: 0.965 … Table 13: 0.104",
     place="§6.4; B.2, Tables 11 and 13", section="B Tables",
     needs="Numbers that a difference of steps explains: more steps, more accuracy.",
-    trained=Trained("figure5", (("label", "authors_delta"), ("task.pairs", 8), ("seed", 42)), 3, 3),
+    trained=Trained("figure5", (("label", "authors_delta"), ("task.pairs", 8), ("seed", 42)), 3),
 )  # fmt: skip
 def _deltanet_at_8(evidence: Evidence) -> Finding:
     log = next(row for row in evidence.log("capacity") if row["n"] == "8")
@@ -236,7 +236,7 @@ def _deltanet_at_8(evidence: Evidence) -> Finding:
           "constraints",
     place="§5.3; B.2 (4); Table 12, caption", section="B Tables",
     needs="The three statements must be compatible, and per-seed numbers must exist for n ≤ 24.",
-    trained=Trained("figure5", (("label", "vla_authors"), ("task.pairs", 24), ("seed", 123)), 9, 3),
+    trained=Trained("figure5", (("label", "vla_authors"), ("task.pairs", 24), ("seed", 123)), 9),
 )  # fmt: skip
 def _three_seeds(evidence: Evidence) -> Finding:
     nine, twelve = evidence.table(9), evidence.table(12)
@@ -398,7 +398,7 @@ def _table_9_arithmetic(evidence: Evidence) -> Finding:
           "step counts.",
     place="B.2, note to Table 12", section="B Tables",
     needs="VLA minus the best baseline ≥ 0.92 at both step counts, in the table and in ours.",
-    trained=Trained("table10", (("label", "vla_authors"), ("task.pairs", 24), ("seed", 42)), 5, 4),
+    trained=Trained("table10", (("label", "vla_authors"), ("task.pairs", 24), ("seed", 42)), 5),
 )  # fmt: skip
 def _gap_at_24(evidence: Evidence) -> Finding:
     twelve = evidence.table(12)

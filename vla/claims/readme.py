@@ -33,7 +33,7 @@ from vla.rules import make
 from vla.rules.vla import VLA
 
 README = "README"
-RANKS = Trained("readme", (("label", "rank 2"), ("seed", 42), ("lr", 1e-3)), 12, 6)
+RANKS = Trained("readme", (("label", "rank 2"), ("seed", 42), ("lr", 1e-3)), 12)
 
 
 @claim(
@@ -178,7 +178,6 @@ def _minimises(_: Evidence) -> Finding:
         "figure6",
         (("label", "vla_authors, each key asked once, after a wait"), ("task.length", 512)),
         60,
-        6,
     ),
     links=[Link("whose memory stays bounded?", "stability", "growth")],
 )

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import math
-import time
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,21 +18,18 @@ from vla.claims.finding import (
     HOLDS,
     UNDECIDED,
     Chart,
-    Comparison,
     Finding,
     Grid,
     Series,
-    Value,
 )  # fmt: skip
+from vla.claims.latency import MODELS, Points, time_models
 from vla.claims.memory import ints, normal, unit
 from vla.claims.stability import untrained, untrained_long
 from vla.figures.theme import three
 from vla.rules import Token, make
 from vla.theory import growth_exponent
 
-MODELS = ("softmax", "linear", "deltanet", "vla")
 HUES = {"softmax": "softmax", "linear": "linear", "deltanet": "authors_delta", "vla": "vla"}
-Points = list[tuple[int, float]]
 
 
 def logged(evidence: Evidence) -> dict[str, Points]:
@@ -343,13 +337,15 @@ def _crossover(evidence: Evidence) -> Finding:
     place="§6.1, Figures 2a and 3", section="6 Results",
     needs="The order and the slopes of the five curves, on this machine with the same model.",
     seconds=0.2, longer="times the models here: two layers, batch 8, token loops",
+    longer_seconds=60,
 )  # fmt: skip
 def _figure_3(evidence: Evidence) -> Finding:
     latency = logged(evidence)
-    ours = _time_here() if evidence.budget != "cheap" else _recorded(evidence)
-    values = [
-        Value(f"{m}, T = {t}", ms, note=_beside(ours, m, t)) for m in MODELS for t, ms in latency[m]
-    ]
+    ours = time_models() if evidence.budget != "cheap" else _recorded(evidence)
+    rows = tuple(
+        (f"{m}, T = {t}", ms, dict(ours.get(m, ())).get(t)) for m in MODELS for t, ms in latency[m]
+    )
+    grid = Grid(("model, T", "authors' log, ms (T4)", "here, ms of CPU time"), rows)
     fastest = all(latency["softmax"][0][1] < latency[m][0][1] for m in MODELS[1:])
     slopes = {m: slope(latency[m]) for m in MODELS}
     words = (
@@ -360,7 +356,7 @@ def _figure_3(evidence: Evidence) -> Finding:
     )
     if not ours:
         why = words + " Not timed here yet: `vla claims run figure-3 --budget cpu` does it."
-        return Finding(UNDECIDED, why, _latency_chart(latency), Comparison(values, 0).grid())
+        return Finding(UNDECIDED, why, _latency_chart(latency), grid)
     mine = {m: slope(ours[m]) for m in MODELS}
     same = all(abs(mine[m] - 1) < 0.2 for m in MODELS[1:])
     first = all(ours["softmax"][0][1] < ours[m][0][1] for m in MODELS[1:])
@@ -378,12 +374,7 @@ def _figure_3(evidence: Evidence) -> Finding:
     )
     picture = Chart(picture.x, "ms, forward", picture.series + mark, log_x=True, log_y=True)
     verdict = HOLDS if same and first and fastest else CHANGED if same else FAILS
-    return Finding(verdict, why, picture, Comparison(values, 0).grid())
-
-
-def _beside(ours: dict[str, Points], model: str, t: int) -> str:
-    found = dict(ours.get(model, ()))
-    return f"here {three(found[t])} ms" if t in found else ""
+    return Finding(verdict, why, picture, grid)
 
 
 def _recorded(evidence: Evidence) -> dict[str, Points]:
@@ -392,41 +383,6 @@ def _recorded(evidence: Evidence) -> dict[str, Points]:
     except NoEvidence:
         return {}
     return {m: [(int(t), float(ms)) for t, ms in points] for m, points in record["points"].items()}
-
-
-def _time_here(lengths: Sequence[int] = (128, 256, 512, 1024, 2048)) -> dict[str, Points]:
-    """CPU time of one core for a forward pass of each model in token loops, the least of three.
-
-    CPU time and not wall time, so that other work on the machine changes little.
-    """
-    names = dict(zip(MODELS, ("softmax", "linear", "authors_delta", "vla_authors"), strict=True))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return _time_each(names, lengths)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _time_each(names: dict[str, str], lengths: Sequence[int]) -> dict[str, Points]:
-    found: dict[str, Points] = {m: [] for m in MODELS}
-    for t in lengths:
-        tokens = torch.randint(0, 128, (8, t), generator=torch.Generator().manual_seed(0))
-        for m, name in names.items():
-            loop = {} if m == "softmax" else {"backend": "scan"}
-            model = nn.build(nn.model(name, max_length=t, **loop))
-            found[m].append((t, _quickest(functools.partial(model, tokens))))
-    return found
-
-
-def _quickest(work: Callable[[], object], repeats: int = 3) -> float:
-    times = []
-    with torch.no_grad():
-        for _ in range(repeats):
-            start = time.process_time()
-            work()
-            times.append(1e3 * (time.process_time() - start))
-    return min(times)
 
 
 _TABLE_1 = {
