@@ -12,6 +12,7 @@ from vla.nn import build, checkpoint, model
 from vla.scene import Scene
 from vla.scene.session import Session
 from vla.tasks import IGNORED, make, seeded
+from vla.trace import describe
 from vla.train.config import RunConfig
 
 MODELS = ("vla_authors", "vla_exact", "delta", "authors_delta", "linear", "softmax")
@@ -94,6 +95,15 @@ def test_convolved_heads_still_read_the_layers_outputs(
     scene = Scene(kind="layer", checkpoint=name, layer=1, head=1, lanes=("layer",))
     stream = scene.stream()
     shift, row = stream.settings["shift"], scene.row()
+    trace, task = scene.trace(), trained.load(name).task
+    for t, place in enumerate(trained.asked(task, row)):
+        if (
+            place >= 0
+            and stream.expected()[t] == place + shift
+            and not trace.lanes[0].correct[t + 1]
+        ):
+            said = describe(trace, "layer", t + 1)
+            assert f"wrong, but {task.symbol(row[place])} was stored" in said
     assert 0 <= shift < 4
     places = trained.asked(trained.load(name).task, row)
     for t, place in enumerate(stream.expected()):

@@ -32,8 +32,9 @@ def _query(trace: Trace, lane: Lane, step: int) -> str:
     label, answer = trace.stream.labels[step - 1].removeprefix("? "), lane.answers[step]
     verdict = {1: "right", 0: "wrong", -1: "nothing to compare it with"}[int(lane.correct[step])]
     wanted = trace.stream.expected()[step - 1]
-    if answer:
-        right = trace.stream.labels[wanted].split(" → ")[-1] if wanted >= 0 else ""
+    vocabulary = trace.stream.vocabulary
+    if answer and vocabulary is not None:
+        right = vocabulary.nearest(trace.stream.v[wanted])[0] if wanted >= 0 else ""
         tail = f", but {right} was stored" if verdict == "wrong" and right else ""
         return f"{label} is asked: the answer is {answer}, {verdict}{tail}."
     return f"{label} is asked: the nearest stored value is {verdict}; the memory stays as it is."

@@ -1168,13 +1168,25 @@ class Plot {
     ctx.font = `12px ${look.font}`;
     ctx.fillStyle = look.ink;
     ctx.textAlign = "right";
-    // In the room between the two: below the lines of one, above those of the other.
-    for (const [key, ys] of Object.entries(ends)) {
-      const below = key === "error_bfloat16";
-      ctx.textBaseline = below ? "top" : "bottom";
-      const y = below ? Math.max(...ys) + 4 : Math.min(...ys) - 4;
+    ctx.strokeStyle = look.paper;
+    ctx.lineWidth = 3;
+    for (const [key, y, baseline] of this.formatPlaces(ends)) {
+      ctx.textBaseline = baseline;
+      ctx.strokeText(key.slice(6), this.area.x + this.area.width, y);
       ctx.fillText(key.slice(6), this.area.x + this.area.width, y);
     }
+  }
+
+  // In the room between the two formats; where there is none, above the one and below the other.
+  formatPlaces({ error_bfloat16: upper = [], error_float32: lower = [] }) {
+    const [low, high] = [Math.max(...upper), Math.min(...lower)];
+    const { y, height } = this.area;
+    const between = high - low > 34;
+    const places = [
+      ["error_bfloat16", between ? low + 4 : y + 1, "top"],
+      ["error_float32", between ? high - 4 : y + height - 2, "bottom"],
+    ];
+    return places.filter(([key]) => (key === "error_bfloat16" ? upper : lower).length);
   }
 
   // Where the two branches part.
