@@ -18,7 +18,8 @@ from vla.errors import ArgumentError
 from vla.figures.theme import DARK, LIGHT, Theme
 from vla.rules import make
 from vla.tokens import make_stream
-from vla.trace import Trace, describe, record
+from vla.trace import Trace, describe, fork, record, record_fork, with_rounding
+from vla.trace.rounding import first_passing
 from vla.widgets import Stepper, lane_ids, pack, save_html, to_html, unpack
 from vla.widgets.html import page_template
 from vla.widgets.pack import MAX_PAIRS, SCALARS, blob
@@ -235,3 +236,31 @@ class TestStepper:
     def test_low_precision_traces_pack(self) -> None:
         stream = make_stream("gaussian", n=4, queries=1)
         assert Stepper(record("vla", stream, dtype=torch.bfloat16)).data
+
+
+def test_a_fork_and_its_formats_travel() -> None:
+    rules = {name: make(name) for name in ("softmax", "vla", "delta")}
+    stream = make_stream("words", d=8)
+    trace = with_rounding(record_fork(rules, fork(stream, "drop", 1)), rules, threshold=0.004)
+    header, _ = pack(trace)
+    assert (header["forked_at"], header["threshold"]) == (2, 0.004)
+    assert {"gap", "rounding"} <= {curve["key"] for curve in header["curves"]}
+    for lane, got, packed in arrays(trace):
+        branch = lane.branch
+        assert branch is not None
+        np.testing.assert_allclose(got["gap"], branch.gap, rtol=1e-6)
+        np.testing.assert_allclose(got["branch_recall"], branch.recall, rtol=1e-6)
+        np.testing.assert_allclose(got["branch_recall_mean"], branch.recall_mean, rtol=1e-6)
+        np.testing.assert_allclose(got["error_bfloat16"], lane.error_bfloat16, rtol=1e-6)
+        assert packed["passes"]["float32"] == first_passing(lane, "float32", 0.004)
+        assert packed["passes"]["bfloat16"] == first_passing(lane, "bfloat16", 0.004)
+        assert packed["branch"]["answers"]["5"] == branch.answers[5]
+        if lane.rule == "softmax":
+            assert "D" not in got
+            assert packed["branch"]["left"] is None
+        else:
+            np.testing.assert_allclose(got["D"], branch.D, atol=1e-6)
+            assert packed["branch"]["left"] == pytest.approx(branch.left)
+    plain, _ = pack(record(rules, stream))
+    assert plain["forked_at"] is plain["threshold"] is None
+    assert plain["lanes"][1]["branch"] is None

@@ -14,13 +14,14 @@ import torch
 
 from vla.figures.theme import LIGHT, three
 from vla.tokens import from_pairs, make_stream
-from vla.trace import Lane, Trace, describe, record
+from vla.trace import Lane, Trace, describe, fork, record, record_fork
 from vla.widgets import lane_ids, to_html
 from vla.widgets.pack import NUMBERS, blob
 
 pytestmark = pytest.mark.browser
 
 Visit = Callable[..., Any]
+WORDS = "cat: meow, dog: woof, cow: moo, cat: purr, ? cat, ? dog"
 
 
 def root(page: Any) -> Any:
@@ -565,3 +566,33 @@ def test_a_saved_picture_shows_the_view_at_twice_the_pixels(visit: Visit, words:
     width = int.from_bytes(data[16:20], "big")
     assert width == 2 * root(page).bounding_box()["width"]
     assert page.locator("[data-testid=heat]").first.evaluate("c => c.width === c.clientWidth")
+
+
+def test_a_fork_is_drawn_beside_the_main_branch(visit: Visit) -> None:
+    """S − S′ answers the pointer, the ladder's table has the fork's recall, a curve the gap."""
+    stream = make_stream("words", text=WORDS, similarity=0.6, d=8)
+    trace = record_fork(["vla", "delta"], fork(stream, "drop", 1))
+    page = visit(trace, step=4)
+    for i, lane in enumerate(trace.lanes):
+        assert lane.branch is not None
+        page.mouse.move(*cell_at(page, i, "D", 2, 3))
+        settle(page)
+        shown = float(page.get_by_test_id("tip").get_attribute("data-value"))
+        assert shown == pytest.approx(lane.branch.D[4][2, 3], rel=1e-5, abs=1e-7)
+        gap = page.locator("[data-slot='1']").locator("..").locator(
+            f"[data-testid=curve-value][data-lane={lane.rule}]"
+        )  # fmt: skip
+        assert float(gap.get_attribute("data-value")) == pytest.approx(lane.branch.gap[4], rel=1e-6)
+    rows = saved_csv(page, "ladder")
+    head = {name: column for column, name in enumerate(rows[0])}
+    lane = trace.lane("vla")
+    assert lane.branch is not None
+    for pair, row in enumerate(rows[1:]):
+        for name, recall in (("recall", lane.recall), ("branch recall", lane.branch.recall)):
+            cell = row[head[f"{name} error vla"]]
+            wanted = recall[4, pair]
+            assert (float(cell) if cell else np.nan) == pytest.approx(wanted, rel=1e-5, nan_ok=True)
+    assert rows[2][head["branch recall error vla"]] == ""
+    curves = saved_csv(page, "curves")
+    at = dict(zip(curves[0], curves[1 + 2 * 4], strict=True))
+    assert float(at["gap"]) == pytest.approx(lane.branch.gap[4], rel=1e-6)
