@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Do it; 0, 1 if a run changed no verdict to report, 2 for bad input."""
+    """Do it; 0, 2 for bad input, 130 if interrupted."""
     actions = {"list": _list, "show": _show, "run": _run, "report": _report}
     try:
         if args.action not in actions:
@@ -59,6 +60,10 @@ def main(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("vla claims: interrupted", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (head, less) has what it wants.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def _list(args: argparse.Namespace) -> int:
