@@ -9,7 +9,6 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from vla.figures.runs import ACCURACY
 from vla.figures.theme import finish, line, marker, shade, theme, three
 from vla.rules import RULES
 from vla.theory.ablation import Recall
@@ -84,7 +83,7 @@ def trained(
             hovertemplate="%{y}<br>%{x:.3f}, seed %{customdata[0]}<br>%{customdata[1]}"
             "<extra></extra>",
         )  # fmt: skip
-    figure.update_xaxes(title_text=f"{ACCURACY}; ◇: a single seed", range=[-0.03, 1.05])
+    figure.update_xaxes(title_text="accuracy; ◇ a single seed", range=[-0.03, 1.05])
     figure.update_yaxes(
         autorange="reversed", type="category", tickfont={"size": 12}, ticks="",
         categoryorder="array", categoryarray=[protocol.name for protocol in protocols],

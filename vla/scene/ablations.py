@@ -507,13 +507,14 @@ def _sources(store: Path) -> Sequence[tuple[list[RunRow], str]]:
 
 
 def _order(protocol: Protocol) -> tuple[float, ...]:
-    """The load that every ablation was trained on first, then the best founded, then the hardest;
-    rates by validation."""
+    """What was trained on this page first, then the load that every ablation was trained on, the
+    best founded, the hardest; rates by validation."""
     config = protocol.mine[0].config
     load = protocol.mine[0].value("task.pairs") or 0
     validation = statistics.fmean(row.accuracy("validation") for row in protocol.mine)
     standard = load == 24 and _is_plain(protocol.mine[0])
-    return not standard, -len(protocol.mine), -load, -config.steps, -validation, config.lr
+    here = protocol.mine[0].preset == STORED
+    return not here, not standard, -len(protocol.mine), -load, -config.steps, -validation, config.lr
 
 
 def _is_plain(row: RunRow) -> bool:
@@ -531,12 +532,12 @@ def _training(row: RunRow) -> str:
 
 
 def protocol_of(row: RunRow) -> str:
-    """How a run was trained, as a line: ``n 24, 2000 steps, rate 3e-4``."""
+    """How a run was trained: ``n 24, 2000 steps, rate 3e-4``, ``here: …`` if on this page."""
     config, task = row.config, row.config.task
     load = row.value("task.pairs")
     parts = [f"n {load}" if load is not None else task.name]
     if task.name != "mqar_authors":
-        parts.append(f"{task.name}, T {task.length}")
+        parts.append(f"{task.name.removeprefix('mqar_')}, T {task.length}")
     elif task.length != 3 * (load or 0) + 1:
         parts.append(f"T {task.length}")
     if (keys := row.value("task.keys")) not in (None, (0, task.vocab - 1), (1, task.vocab // 2)):
@@ -546,7 +547,7 @@ def protocol_of(row: RunRow) -> str:
         parts.append(f"width {config.model.width}")
     if config.batch != 64:
         parts.append(f"batch {config.batch}")
-    return ", ".join(parts)
+    return ("here: " if row.preset == STORED else "") + ", ".join(parts)
 
 
 def _short(rate: float) -> str:
