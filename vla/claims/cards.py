@@ -152,6 +152,6 @@ SHEET = """
   .claims article { padding: 6px 10px; margin-bottom: 8px; }
   .claims :is(p, blockquote) { margin: 3px 0; }
   .claims :is(.place, .evidence, table, code) { font-size: 8.5pt; }
-  .claims details:not([open]) > .wide { display: none; }
+  .claims details:not([open]) { display: none; }
 }
 """
