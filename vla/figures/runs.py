@@ -203,6 +203,10 @@ def variants(
         )  # fmt: skip
     figure.update_xaxes(title_text=ACCURACY, range=[-0.03, 1.05])
     figure.update_yaxes(autorange="reversed", type="category")
+    if not labels:
+        figure.add_annotation(
+            text="no runs", showarrow=False, x=0.5, y=0.5, xref="paper", yref="paper"
+        )
     words = ", ".join(f"{shown(label)} {_mean_text(rows, label, split)}" for label in labels)
     return finish(figure, look, title=title, alt=f"{title} {words}.", height=120 + 30 * len(labels),
                   showlegend=bool(told))  # fmt: skip
