@@ -176,7 +176,7 @@ def _table_4_no_norm(evidence: Evidence) -> Finding:
     widths = (32.0, 96.0, 128.0)
     picture = Chart("head width d", "first token that isn't finite (float32)", tuple(
         Series(f"keys raw, {name}", widths, tuple(lanes[name, int(d)] for d in widths), hue)
-        for name, hue in (("gain of unit length", "vla"), ("α as it is", "rls"))
+        for name, hue in (("gain of unit length", "vla"), ("α as it is", "vla"))
     ))  # fmt: skip
     grid = Grid(("form", "d", "first token that isn't finite"),
                 tuple((n, str(d), y) for (n, d), y in lanes.items()))  # fmt: skip
@@ -315,7 +315,7 @@ def _shared_components(evidence: Evidence) -> Finding:
     names = tuple(row[0] for row in cells)
     picture = Chart("accuracy, n = 24, 2 000 steps", "", (
         Series("at 3e-4", names, tuple(row[1] for row in cells), "vla", line=False),
-        Series("at 1e-3", names, tuple(row[2] for row in cells), "rls", line=False),
+        Series("at 1e-3", names, tuple(row[2] for row in cells), line=False),
     ))  # fmt: skip
     grid = Grid(("model", "lr 3e-4", "lr 1e-3"), cells)
     if not differ:
@@ -360,7 +360,7 @@ def _penalty_geometry(evidence: Evidence) -> Finding:
     names = tuple(row[0] for row in cells)
     picture = Chart("accuracy, n = 24, 2 000 steps", "", (
         Series("at 3e-4", names, tuple(row[1] for row in cells), "vla", line=False),
-        Series("at 1e-3", names, tuple(row[2] for row in cells), "rls", line=False),
+        Series("at 1e-3", names, tuple(row[2] for row in cells), line=False),
     ))  # fmt: skip
     verdict = (CHANGED if faster else FAILS) if reached else HOLDS
     return Finding(verdict, why, picture, Grid(("variant", "lr 3e-4", "lr 1e-3"), cells))

@@ -58,7 +58,7 @@ def _section_7_2(_: Evidence) -> Finding:
     )
     picture = Chart("ρ, cosine of the keys", "α̂₂·k₁, overlap with the first key", tuple(
         Series(f"λ0 = {lam:g}", rhos, tuple(row[1 + i] for row in rows), hue)
-        for i, (lam, hue) in enumerate(zip(lambdas, ("rls", "vla", "delta"), strict=True))
+        for i, (lam, hue) in enumerate(zip(lambdas, ("vla",) * 3, strict=True))
     ), level=0.0, level_name="§7.2 as published: 0")  # fmt: skip
     grid = Grid(("cosine", *(f"λ0 = {lam:g}" for lam in lambdas)), tuple(rows))
     verdict = HOLDS if published < 1e-3 else CHANGED if limit < 1e-4 else FAILS
@@ -120,8 +120,8 @@ def _no_dilution(evidence: Evidence) -> Finding:
         "linear attention, unit keys": (LINEAR, False, "linear"),
         "DeltaNet, β = 1": (make("delta"), False, "delta"),
         "VLA, u = k": (VLA(), False, "vla"),
-        "VLA as published, W random": (PUBLISHED, True, "authors_delta"),
-        "VLA as run, W random": (AS_RUN, True, "gated_delta"),
+        "VLA as published, W random": (PUBLISHED, True, "vla"),
+        "VLA as run, W random": (AS_RUN, True, "vla"),
         "exact RLS": (make("rls"), False, "rls"),
     }
     errors: dict[str, list[float]] = {name: [] for name in forms}
@@ -167,8 +167,8 @@ def _overload_keeps_the_old(evidence: Evidence) -> Finding:
     k, v = gaussian_pairs(n, D, draws=evidence.draws(20, 400), seed=321)
     forms = {
         "VLA, u = k": (VLA(), None, "vla"),
-        "VLA as published, W random": (PUBLISHED, projected(322, k), "authors_delta"),
-        "VLA as run, W random": (AS_RUN, projected(322, k), "gated_delta"),
+        "VLA as published, W random": (PUBLISHED, projected(322, k), "vla"),
+        "VLA as run, W random": (AS_RUN, projected(322, k), "vla"),
         "exact RLS": (make("rls"), None, "rls"),
         "linear attention": (LINEAR, None, "linear"),
     }
@@ -208,7 +208,7 @@ def _most_recent_summary(_: Evidence) -> Finding:
     k, v = gaussian_pairs(n, D, draws=10, seed=331)
     forms = {
         "VLA, u = k": (VLA(), None, "vla"),
-        "VLA as published, W random": (PUBLISHED, projected(332, k), "authors_delta"),
+        "VLA as published, W random": (PUBLISHED, projected(332, k), "vla"),
         "DeltaNet, β = 1": (make("delta"), None, "delta"),
         "exact RLS": (make("rls"), None, "rls"),
     }

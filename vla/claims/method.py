@@ -126,7 +126,7 @@ def sherman_morrison_exact(_: Evidence) -> Finding:
     )
     picture = Chart("step", "relative distance of A from M⁻¹", tuple(
         Series(name, ints(at), tuple(max(x, 1e-17) for x in errors), hue)
-        for hue, (name, errors) in zip(("rls", "vla"), curves.items(), strict=True)
+        for hue, (name, errors) in zip(("vla", "vla"), curves.items(), strict=True)
     ), log_x=True, log_y=True)  # fmt: skip
     grid = Grid(("form", *(f"t = {t}" for t in at)), tuple(rows))
     verdict = FAILS if plain > 1e-9 else CHANGED if refreshed > 1e-6 else HOLDS
@@ -238,7 +238,7 @@ def _post_update(_: Evidence) -> Finding:
     )
     picture = Chart("step", "degrees between the two directions", tuple(
         Series(name, ints(range(1, 61)), floats(x), hue)
-        for hue, (name, x) in zip(("rls", "vla"), angles.items(), strict=True)
+        for hue, (name, x) in zip(("vla", "vla"), angles.items(), strict=True)
     ))  # fmt: skip
     return Finding(HOLDS if aligned > 0.1 else FAILS, why, picture)
 

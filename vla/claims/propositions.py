@@ -114,7 +114,7 @@ def _proposition_2(_: Evidence) -> Finding:
     picture = Chart("c = k·α̂", "‖J‖ of one step", (
         Series("(1 + √(5 − 4c))/2", floats(line), closed, marks=False),
         Series("as published, 100 steps", *dots[0], "vla", line=False),
-        Series("u = k", *dots[2], "rls", line=False),
+        Series("u = k", *dots[2], line=False),
     ), level=1.0, level_name="Proposition 2: exactly 1")  # fmt: skip
     largest, worst = max(row[2] for row in rows), max(row[4] for row in rows)
     exact = all(abs(row[2] - 1) < 1e-9 for row in rows)
@@ -190,7 +190,7 @@ def _gradients_do_not_vanish(_: Evidence) -> Finding:
     v, at, curves, ends = normal(22, T, 1), [1, 32, 100, 200, 400, 700, T], [], {}
     for name, rule, u, hue in (
         ("VLA as published", PUBLISHED, projected(23, k), "vla"),
-        ("VLA as run", AS_RUN, projected(23, k), "authors_delta"),
+        ("VLA as run", AS_RUN, projected(23, k), "vla"),
         ("delta rule, β = 1", make("delta"), None, "delta"),
         ("exact gain", VLA.exact(), None, "rls"),
     ):
@@ -299,7 +299,7 @@ def _proposition_3(evidence: Evidence) -> Finding:
         "unit gain, u = k, λ0 = 0.1": (VLA(), False, "vla"),
         "unit gain, u = k, λ0 = 1e-7": (VLA(lambda0=1e-7), False, "vla"),
         "exact gain, λ0 = 1e-7": (VLA(gain="rls", lambda0=1e-7), False, "rls"),
-        "oblique gain α/(k·α), λ0 = 1e-7": (VLA(gain="oblique", lambda0=1e-7), False, "delta"),
+        "oblique gain α/(k·α), λ0 = 1e-7": (VLA(gain="oblique", lambda0=1e-7), False, "vla"),
     }
     errors: dict[str, list[float]] = {name: [] for name in forms}
     for n in loads:

@@ -75,7 +75,7 @@ Lane = tuple[str, Sequence[dict[str, Any]], int]
 
 
 def _stream_chart(lanes: Sequence[Lane], field: str, y: str) -> Chart:
-    hues = ("vla", "rls", "delta", "authors_delta", "linear")
+    hues = ("vla",) * 5
     return Chart(
         "tokens",
         y,
@@ -240,8 +240,8 @@ def _all_lanes(
     lanes: dict[str, tuple[list[float], str]] = {}
     for name, direction, settings, hue in (
         ("VLA as published, W random", 1.0, {"refresh_every": 20}, "vla"),
-        ("VLA as run, W random", D**-0.5, {"refresh_every": 20}, "authors_delta"),
-        ("VLA, u = k", None, {}, "gated_delta"),
+        ("VLA as run, W random", D**-0.5, {"refresh_every": 20}, "vla"),
+        ("VLA, u = k", None, {}, "vla"),
         ("exact RLS", None, {"gain": "rls"}, "rls"),
     ):
         lanes[name] = (_recall_after(waits, draws, direction, settings), hue)
@@ -471,7 +471,7 @@ def _parallel_streaming(_: Evidence) -> Finding:
     names = tuple(row[0] for row in rows)
     picture = Chart("relative distance from the whole sequence", "", (
         Series("in pieces", names, tuple(row[1] for row in rows), "vla", line=False),
-        Series("token by token", names, tuple(row[2] for row in rows), "rls", line=False),
+        Series("token by token", names, tuple(row[2] for row in rows), line=False),
     ), log_x=True)  # fmt: skip
     ok = worst64 < 1e-10 and worst32 < 1e-3
     return Finding(
@@ -665,7 +665,7 @@ def _jacobian_spectrum(_: Evidence) -> Finding:
     )
     picture = Chart("step", "‖J‖ of one step", (
         Series("both at unit length", ints(range(1, 101)), tuple(both), "vla", marks=False),
-        Series("neither", ints(range(1, 101)), tuple(free), "rls", marks=False),
+        Series("neither", ints(range(1, 101)), tuple(free), "vla", marks=False),
     ), log_y=True)  # fmt: skip
     return Finding(HOLDS if max(both) <= 1.62 and max(free) > 10 else FAILS, why, picture)
 

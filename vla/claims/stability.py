@@ -346,7 +346,7 @@ def _a_from_56(evidence: Evidence) -> Finding:
         f"{three(rows[2][2])} in the untrained model, as in their log ({logged})."
     )
     at = range(1, T + 1, 20)
-    hues = ("vla", "authors_delta", "delta", "rls")
+    hues = ("vla",) * 4
     picture = Chart("token", "‖A‖ (Frobenius)", (
         *(Series(name, ints(at), floats(c[::20]), hue, marks=False)
           for hue, (name, c) in zip(hues, curves.items(), strict=True)),
@@ -383,7 +383,7 @@ def _a_decays(_: Evidence) -> Finding:
     )
     at = range(1, steps + 1, 40)
     picture = Chart("token", "‖A‖ (Frobenius)", (
-        Series("without refresh", ints(at), floats(curve[::40]), "rls", marks=False),
+        Series("without refresh", ints(at), floats(curve[::40]), "vla", marks=False),
         Series("with refresh 20, 1e-3", ints(at), floats(noisy[::40]), "vla", marks=False),
     ), log_x=True, log_y=True)  # fmt: skip
     return Finding(HOLDS if exponential else FAILS, why, picture)
@@ -426,7 +426,7 @@ def _updates_diminish(_: Evidence) -> Finding:
     )
     at = range(1, T + 1, 20)
     picture = Chart("token", "relative to the first token", (
-        Series("‖A‖", ints(at), floats(A[::20] / A[0]), "rls", marks=False),
+        Series("‖A‖", ints(at), floats(A[::20] / A[0]), marks=False),
         Series("‖S_t − S_{t−1}‖, mean of 20", ints(at),
                floats(changes.view(-1, 20).mean(1) / changes[0]), "vla", marks=False),
     ), log_y=True)  # fmt: skip
@@ -469,8 +469,8 @@ def _residuals_shrink(_: Evidence) -> Finding:
     )
     at = range(10, T, 20)
     picture = Chart("token", "‖e‖, mean of 20", tuple(
-        Series(name, ints(at), floats(c.clamp_min(1e-12)), "vla" if "random" in name else "rls",
-               published="run" in name, marks=False)
+        Series(name, ints(at), floats(c.clamp_min(1e-12)), "vla",
+               marks=False)
         for name, c in curves.items()
     ), log_y=True)  # fmt: skip
     verdict = HOLDS if random < 0.5 else CHANGED if repeats < 0.1 else FAILS
@@ -589,7 +589,7 @@ def _stretch(evidence: Evidence, width: int) -> Finding:
         Series("un-normalised, as published", widths, tuple(r.printed_step for r in rows), "vla",
                published=True),
         Series("un-normalised, measured", widths, tuple(r.step for r in rows), "vla"),
-        Series("normalised, measured", widths, tuple(r.unit_step for r in rows), "rls"),
+        Series("normalised, measured", widths, tuple(r.unit_step for r in rows), "vla"),
     ), log_y=True, level=1.0, level_name="normalised, as published")  # fmt: skip
     verdict = HOLDS if explodes and one else CHANGED if explodes else FAILS
     return Finding(verdict, why, chart, grid)
