@@ -162,8 +162,8 @@ def _(acts, files, get_turn, job, picture, session, table):
         return f'<div role="figure" aria-label="{words}">{mo.as_html(shown)}</div>'
 
     _curves = session.learning()
-    _camera = {"toImageButtonOptions": {"scale": 2, "filename": session.file("curves")}}
-    _second = figured(_curves, mo.ui.plotly(_curves, config=_camera)) if _curves else ""
+    # Without a value it is a plain output: its element stays and plotly redraws in place.
+    _second = figured(_curves, _curves) if _curves else ""
     _hint = "" if _curves else "Click a point, or tick a row below, to see how it was learned."
     _rows = "".join(
         f'<tr><th scope="row">{escape(each.lane)}</th>'

@@ -76,7 +76,7 @@ def learned(page: Any, scene: Sweeps, place: Path) -> None:
     else:
         page.locator(f'[role=figure][aria-label="{wanted.layout.meta["alt"]}"]').wait_for()
         page.locator(".js-plotly-plot").nth(1).locator(".main-svg").first.wait_for()
-    page.wait_for_timeout(300)  # Plotly fits its margins in a second pass, and minds interruption.
+    page.wait_for_timeout(500)  # Plotly fits its margins in a second pass, and minds interruption.
 
 
 def cells(page: Any, column: str) -> list[str]:
