@@ -58,18 +58,16 @@ def test_each_link_of_the_tour_opens_the_scene_that_it_names(
     page: Any, contexts: Callable[..., Any]
 ) -> None:
     hrefs = page.locator("#tour a").evaluate_all("nodes => nodes.map(node => node.href)")
-    context = contexts()
-    visits = [context.new_page() for _ in hrefs]
-    for visit, href in zip(visits, hrefs, strict=True):
+    visit = contexts().new_page()
+    for href, stop in zip(hrefs, STOPS, strict=True):
         visit.goto(href, wait_until="commit")
-    for visit, stop in zip(visits, STOPS, strict=True):
         question = home.prepared(stop.slug)[stop.scene].question
         visit.locator(".words h1").get_by_text(question, exact=True).wait_for()
         assert visit.get_by_test_id("preset").input_value() == stop.scene
         assert visit.get_by_test_id("notes").inner_text() == ""
-        visit.get_by_role("link", name="All apps").click()
-        visit.get_by_role("heading", name="Five minutes").wait_for()
-        visit.close()
+    visit.get_by_role("link", name="All apps").click()
+    visit.get_by_role("heading", name="Five minutes").wait_for()
+    visit.close()
 
 
 def test_an_address_beyond_all_measure_is_told_in_words(

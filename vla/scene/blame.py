@@ -86,14 +86,23 @@ class Blame(Table):
         return {"checkpoint": self.checkpoint, **query} if trained.names() else query
 
     def repaired(self) -> tuple[Blame, list[str]]:
-        """A checkpoint that is here; layer, head and load cut to what it has; a row it can read."""
+        """A checkpoint that is here, all else cut to what it has; a row and a query to read."""
         scene, messages = self.within(None)
+        if not trained.names():
+            return scene, messages
         try:
-            if trained.names():
-                scene.row(trained.load(scene.checkpoint))
+            model = trained.load(scene.checkpoint)
+        except ArgumentError:
+            return scene, messages
+        try:
+            places = scene.places(model)
         except ArgumentError as error:
             messages = [*messages, f"{error} A drawn row is shown instead."]
             scene = scene.with_(tokens="")
+            places = scene.places(model)
+        if scene.ask > len(places):
+            messages = [*messages, f"ask: the row has {len(places)} queries; the worst is shown."]
+            scene = scene.with_(ask=0)
         return scene, messages
 
     def within(self, model: Trained | None) -> tuple[Blame, list[str]]:
@@ -122,6 +131,15 @@ class Blame(Table):
         if self.tokens.strip():
             return trained.parse_row(model, self.tokens)
         return trained.row_of(model, pairs=self.pairs, seed=self.seed)
+
+    def places(self, model: Trained) -> list[int]:
+        """Where the row asks. Raises ``ValueError`` as :meth:`row`, and for one without a query."""
+        source = trained.asked(model.task, self.row(model))
+        found = [t for t, place in enumerate(source) if place >= 0]
+        if not found:
+            remedy = "End with | and a key that stands before it, such as 5 17 9 3 | 5."
+            raise ArgumentError("tokens", self.tokens.strip(), "a row that asks for a key", remedy)
+        return found
 
 
 class Case(NamedTuple):
@@ -191,11 +209,7 @@ def _double(model: Trained) -> Any:
 def examine(model: Trained, scene: Blame) -> Case:
     """Take one answer apart. Raises ``ValueError`` for a row without a query, or one too long."""
     row = scene.row(model)
-    source = trained.asked(model.task, row)
-    places = [t for t, place in enumerate(source) if place >= 0]
-    if not places:
-        remedy = "End with | and a key that stands before it, such as 5 17 9 3 | 5."
-        raise ArgumentError("tokens", scene.tokens.strip(), "a row that asks for a key", remedy)
+    source, places = trained.asked(model.task, row), scene.places(model)
     place = _place(model, row, source, places, scene.ask)
     head = None if scene.head == "all" else int(scene.head)
     tokens, right = torch.tensor(row[: place + 1]), row[source[place]]
