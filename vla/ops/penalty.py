@@ -140,6 +140,9 @@ def _carry_back(
     count = W.shape[1]
     if count == 1 and not further:
         return None if B is None else B[:, None], None
+    if count == 1 and B is None:
+        seen, b = pulled.chunk(2, dim=2)
+        return None, _twice_symmetric(b.mT @ seen)[:, 0]
     J = torch.eye(W.shape[-1], dtype=W.dtype, device=W.device) - tilde.mT @ W
     seen, b = pulled.chunk(2, dim=2)
     injected = _twice_symmetric(b.mT @ seen)
