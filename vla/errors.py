@@ -1,7 +1,9 @@
 """Checks whose messages are for people: the argument, what came, what is wanted, what to do."""
 
 import math
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class ArgumentError(ValueError):
@@ -44,3 +46,11 @@ def _short(value: object, limit: int = 80) -> str:
     text = repr(value)
     half = limit // 2
     return text if len(text) <= limit else f"{text[:half]}…{text[1 - half :]}"
+
+
+def missing_package(error: ImportError) -> str:
+    """What to do about a package that a command needs, in one line."""
+    name = (error.name or "a package").split(".")[0]
+    root = Path(__file__).resolve().parent.parent
+    what = f"-e '{root}[lab]'" if (root / "pyproject.toml").is_file() else "'vla[lab]'"
+    return f"{name} is needed and isn't installed. Run: {sys.executable} -m pip install {what}"

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vla import rules
-from vla.errors import ArgumentError, require_integer
+from vla.errors import ArgumentError, missing_package, require_integer
 from vla.home import home, too_long
 
 HOST = "127.0.0.1"
@@ -71,7 +71,7 @@ def main(
             apps = find_apps()
             application = build(apps)
         except ImportError as error:
-            return _fail(_missing(error))
+            return _fail(missing_package(error))
         address = "http://{}:{}/".format(*listener.getsockname()[:2])
         _announce(address, apps if browser else ())
         return _serve(application, listener)
@@ -237,14 +237,6 @@ def _serve(application: Any, listener: socket.socket) -> int:
         uvicorn.Server(config).run(sockets=[listener])
     print("\nThe laboratory is closed.", flush=True)
     return 0
-
-
-def _missing(error: ImportError) -> str:
-    name = (error.name or "a package").split(".")[0]
-    root = Path(__file__).resolve().parent.parent
-    what = f"-e '{root}[lab]'" if (root / "pyproject.toml").is_file() else "'vla[lab]'"
-    install = f"{sys.executable} -m pip install {what}"
-    return f"{name} is needed and isn't installed. Run: {install}"
 
 
 def _fail(message: str) -> int:

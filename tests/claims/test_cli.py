@@ -166,3 +166,16 @@ def test_a_job_hands_over_plain_values() -> None:
     entry = ledger.entry_of(json.loads(json.dumps(work.job(Report(), QUICK, "cheap"))))
     assert entry.id == QUICK
     assert entry.finding.verdict == decide(get(QUICK), Evidence()).verdict
+
+
+def test_a_missing_package_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_: Any) -> None:
+        raise ModuleNotFoundError("No module named 'plotly'", name="plotly.graph_objects")
+
+    monkeypatch.setattr("vla.claims.cli._list", refuse)
+    assert cli.main(["claims"]) == 1
+    told = capsys.readouterr().err
+    assert "plotly is needed and isn't installed. Run: " in told
+    assert "Traceback" not in told

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vla.errors import ArgumentError
+from vla.errors import ArgumentError, missing_package
 
 if TYPE_CHECKING:
     from vla.claims.claim import Claim
@@ -57,6 +57,9 @@ def main(args: argparse.Namespace) -> int:
     except ArgumentError as error:
         print(f"vla claims: {error}", file=sys.stderr)
         return BAD_INPUT
+    except ModuleNotFoundError as error:
+        print(f"vla claims: {missing_package(error)}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("vla claims: interrupted", file=sys.stderr)
         return INTERRUPTED
