@@ -14,7 +14,7 @@ with app.setup:
 
     import marimo as mo
 
-    from vla.scene import PRESETS
+    from vla.scene import PRESETS, page
     from vla.scene.session import Session
 
 
@@ -73,10 +73,7 @@ def _(get_story):
         if _at_end
         else f"{escape(_seen)} <b>Press the space bar</b> or Play; the arrow keys step."
     )
-    mo.Html(
-        f'<header class="words"><a href="../">All apps</a><h1>{escape(_question)}</h1>'
-        f"<p>{_says}</p></header>"
-    )
+    mo.Html(page.heading(_question, _says))
     return
 
 
@@ -88,11 +85,8 @@ def _(left, right):
 
 @app.cell
 def _(scenes):
-    asked = "".join(
-        f"<li>{escape(PRESETS[name].question)} {button}</li>" for name, button in scenes.items()
-    )
-    title = '<p role="heading" aria-level="2">Other questions</p>'
-    mo.Html(f'<section class="more">{title}<ul>{asked}</ul></section>')
+    asked = ((PRESETS[name].question, button) for name, button in scenes.items())
+    mo.Html(page.others(asked))
     return
 
 

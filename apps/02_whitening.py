@@ -10,10 +10,9 @@ __generated_with = "0.25.2"
 app = marimo.App(width="full", app_title="Whitening: RLS as geometry", css_file="lab.css")
 
 with app.setup:
-    from html import escape
-
     import marimo as mo
 
+    from vla.scene import page
     from vla.scene.whitening import WHITENING, WhiteningSession
 
 
@@ -81,16 +80,13 @@ def _(get_story):
     _preset = WHITENING.get(_name)
     _question = _preset.question if _preset else _own[_show][0]
     _seen = _preset.seen if _preset else _own[_show][1]
-    _says = f" <b>Answer.</b> {escape(_preset.answer)}" if _preset else ""
+    _says = page.said(_seen, _preset.answer if _preset else None)
     _act = {
         "plane": "<b>Drag an arrow</b>, or select it and press ← →.",
         "space": "<b>Drag an arrow</b>, or beside one to turn the picture.",
         "map": "<b>Press a cell</b> to step its trace.",
     }[_show]
-    mo.Html(
-        f'<header class="words"><a href="../">All apps</a><h1>{escape(_question)}</h1>'
-        f"<p>{escape(_seen)}{_says} {_act}</p></header>"
-    )
+    mo.Html(page.heading(_question, f"{_says} {_act}"))
     return
 
 
@@ -102,11 +98,8 @@ def _(chart, left, right):
 
 @app.cell
 def _(scenes):
-    asked = "".join(
-        f"<li>{escape(WHITENING[name].question)} {button}</li>" for name, button in scenes.items()
-    )
-    title = '<p role="heading" aria-level="2">Other questions</p>'
-    mo.Html(f'<section class="more">{title}<ul>{asked}</ul></section>')
+    asked = ((WHITENING[name].question, button) for name, button in scenes.items())
+    mo.Html(page.others(asked))
     return
 
 

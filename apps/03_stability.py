@@ -20,6 +20,7 @@ with app.setup:
     import marimo as mo
 
     from vla.figures.theme import alt
+    from vla.scene import page
     from vla.scene.stability import STABILITY, StabilitySession
 
 
@@ -59,11 +60,8 @@ def _(get_turn, session):
     _preset = STABILITY.get(session.preset)
     _question = _preset.question if _preset else "Your own run: what stays bounded?"
     _seen = _preset.seen if _preset else "The numbers under the picture are those of the last step."
-    _says = f" <b>Answer.</b> {escape(_preset.answer)}" if _preset else ""
-    mo.Html(
-        f'<header class="words"><a href="../">All apps</a><h1>{escape(_question)}</h1>'
-        f"<p>{escape(_seen)}{_says}</p></header>"
-    )
+    _answer = _preset.answer if _preset else None
+    mo.Html(page.heading(_question, page.said(_seen, _answer)))
     return
 
 
@@ -77,12 +75,7 @@ def _(get_turn, session):
 
     def _cell(lane, name):
         known = _values.get((lane, name))
-        return (
-            f'<td data-testid="number" data-lane="{escape(lane)}" data-number="{escape(name)}" '
-            f'data-value="{known.value!r}">{known.words}</td>'
-            if known
-            else "<td>–</td>"
-        )
+        return page.number(known) if known else "<td>–</td>"
 
     _head = "".join(f'<th scope="col">{escape(name)}</th>' for name in _names)
     _body = "".join(
@@ -92,8 +85,7 @@ def _(get_turn, session):
         for lane in _lanes
     )
     right = (
-        f'<div role="figure" aria-label="{escape(alt(_figure), quote=True)}">'
-        f"{mo.as_html(mo.ui.plotly(_figure))}</div>"
+        f"{page.figured(alt(_figure), mo.as_html(mo.ui.plotly(_figure)))}"
         f'<div class="numbers"><table><thead><tr><td></td>{_head}</tr></thead>'
         f"<tbody>{_body}</tbody></table></div>"
     )
@@ -108,11 +100,8 @@ def _(left, right):
 
 @app.cell
 def _(scenes):
-    asked = "".join(
-        f"<li>{escape(STABILITY[name].question)} {button}</li>" for name, button in scenes.items()
-    )
-    title = '<p role="heading" aria-level="2">Other questions</p>'
-    mo.Html(f'<section class="more">{title}<ul>{asked}</ul></section>')
+    asked = ((STABILITY[name].question, button) for name, button in scenes.items())
+    mo.Html(page.others(asked))
     return
 
 

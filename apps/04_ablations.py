@@ -20,6 +20,7 @@ with app.setup:
     import marimo as mo
 
     from vla.figures.theme import alt
+    from vla.scene import page
     from vla.scene.ablations import ABLATIONS, AblationsSession
 
 
@@ -96,11 +97,8 @@ def _(get_turn, session):
     _preset = ABLATIONS.get(session.preset)
     _question = _preset.question if _preset else "Your own layer: what do its switches do?"
     _seen = _preset.seen if _preset else "Dashed and hollow is the authors' setting."
-    mo.Html(
-        f'<header class="words"><a href="../">All apps</a><h1>{escape(_question)}</h1>'
-        f"<p>{escape(_seen)} <b>Answer.</b> "
-        f'<span data-testid="answer">{escape(session.answer())}</span></p></header>'
-    )
+    _answer = f'<span data-testid="answer">{escape(session.answer())}</span>'
+    mo.Html(page.heading(_question, f"{escape(_seen)} <b>Answer.</b> {_answer}"))
     return
 
 
@@ -109,16 +107,8 @@ def _(files, get_turn, job, session, train):
     get_turn()
 
     def _picture(figure):
-        return (
-            f'<div role="figure" aria-label="{escape(alt(figure), quote=True)}" '
-            f'style="flex: 1 1 330px; min-width: 0">{mo.as_html(mo.ui.plotly(figure))}</div>'
-        )
-
-    def _number(cell):
-        return (
-            f'<td data-testid="number" data-lane="{escape(cell.lane)}" '
-            f'data-number="{escape(cell.name)}" data-value="{cell.value!r}">{cell.words}</td>'
-        )
+        _shown = mo.as_html(mo.ui.plotly(figure))
+        return page.figured(alt(figure), _shown, "flex: 1 1 330px; min-width: 0")
 
     def _table(names, rows):
         head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
@@ -132,7 +122,7 @@ def _(files, get_turn, job, session, train):
     _lanes = list(dict.fromkeys(cell.lane for cell in _cells))
     _at_once = "".join(
         f'<tr><th scope="row">{escape(lane)}</th>'
-        + "".join(_number(cell) for cell in _cells if cell.lane == lane)
+        + "".join(page.number(cell) for cell in _cells if cell.lane == lane)
         + "</tr>"
         for lane in _lanes
     )
@@ -160,11 +150,8 @@ def _(left, right):
 
 @app.cell
 def _(scenes):
-    asked = "".join(
-        f"<li>{escape(ABLATIONS[name].question)} {button}</li>" for name, button in scenes.items()
-    )
-    title = '<p role="heading" aria-level="2">Other questions</p>'
-    mo.Html(f'<section class="more">{title}<ul>{asked}</ul></section>')
+    asked = ((ABLATIONS[name].question, button) for name, button in scenes.items())
+    mo.Html(page.others(asked))
     return
 
 

@@ -20,6 +20,7 @@ with app.setup:
     import marimo as mo
 
     from vla.figures.theme import alt
+    from vla.scene import page
     from vla.scene.sweeps import SWEEPS, SweepsSession
 
 
@@ -129,11 +130,8 @@ def _(get_turn, session):
     _preset = SWEEPS.get(session.prepared)
     _question = _preset.question if _preset else "Your own choice of runs: what do they recall?"
     _seen = _preset.seen if _preset else "Hollow and dashed is what was published."
-    _says = f" <b>Answer.</b> {escape(session.answer())}" if session.answer() else ""
-    mo.Html(
-        f'<header class="words"><a href="../">All apps</a><h1>{escape(_question)}</h1>'
-        f"<p>{escape(_seen)}{_says}</p></header>"
-    )
+    _answer = session.answer() or None
+    mo.Html(page.heading(_question, page.said(_seen, _answer)))
     return
 
 
@@ -158,8 +156,7 @@ def _(acts, files, get_turn, job, picture, session, table):
     get_turn()
 
     def figured(figure, shown):
-        words = escape(alt(figure), quote=True)
-        return f'<div role="figure" aria-label="{words}">{mo.as_html(shown)}</div>'
+        return page.figured(alt(figure), mo.as_html(shown))
 
     _curves = session.learning()
     # Without a value it is a plain output: its element stays and plotly redraws in place.
@@ -199,11 +196,8 @@ def _(left, right):
 
 @app.cell
 def _(scenes):
-    asked = "".join(
-        f"<li>{escape(SWEEPS[name].question)} {button}</li>" for name, button in scenes.items()
-    )
-    title = '<p role="heading" aria-level="2">Other questions</p>'
-    mo.Html(f'<section class="more">{title}<ul>{asked}</ul></section>')
+    asked = ((SWEEPS[name].question, button) for name, button in scenes.items())
+    mo.Html(page.others(asked))
     return
 
 

@@ -19,6 +19,7 @@ with app.setup:
 
     import marimo as mo
 
+    from vla.scene import page
     from vla.scene.kernels import KERNELS, KernelsSession
 
 
@@ -103,11 +104,8 @@ def _(get_turn, session):
     _preset = KERNELS.get(session.prepared)
     _question = _preset.question if _preset else "Your own choice: how do they compare?"
     _seen = _preset.seen if _preset else "A line a method; hover for repeats and source."
-    _says = f" <b>Answer.</b> {escape(session.answer())}" if session.answer() else ""
-    mo.Html(
-        f'<header class="words"><a href="../">All apps</a><h1>{escape(_question)}</h1>'
-        f"<p>{escape(_seen)}{_says}</p></header>"
-    )
+    _answer = session.answer() or None
+    mo.Html(page.heading(_question, page.said(_seen, _answer)))
     return
 
 
@@ -161,11 +159,8 @@ def _(left, right):
 
 @app.cell
 def _(scenes):
-    asked = "".join(
-        f"<li>{escape(KERNELS[name].question)} {button}</li>" for name, button in scenes.items()
-    )
-    title = '<p role="heading" aria-level="2">Other questions</p>'
-    mo.Html(f'<section class="more">{title}<ul>{asked}</ul></section>')
+    asked = ((KERNELS[name].question, button) for name, button in scenes.items())
+    mo.Html(page.others(asked))
     return
 
 

@@ -20,6 +20,7 @@ with app.setup:
     import marimo as mo
 
     from vla.figures.theme import alt
+    from vla.scene import page
     from vla.scene.blame import EMPTY, HINT, BlameSession
 
 
@@ -86,11 +87,8 @@ def _(get_turn, session):
     _preset = session.presets.get(session.preset)
     _question = _preset.question if _preset else "Why did this query fail?"
     _seen = _preset.seen if _preset else "Each bar is one token's write; blue helps, orange hurts."
-    _says = f" <b>Answer.</b> {escape(_preset.answer)}" if _preset else ""
-    mo.Html(
-        f'<header class="words"><a href="../">All apps</a><h1>{escape(_question)}</h1>'
-        f"<p>{escape(_seen)}{_says}</p></header>"
-    )
+    _answer = _preset.answer if _preset else None
+    mo.Html(page.heading(_question, page.said(_seen, _answer)))
     return
 
 
@@ -99,23 +97,15 @@ def _(get_turn, kept, session):
     get_turn()
 
     def _picture(figure, width):
-        return (
-            f'<div role="figure" aria-label="{escape(alt(figure), quote=True)}" '
-            f'style="flex: {width}; min-width: 0">{mo.as_html(mo.ui.plotly(figure))}</div>'
-        )
-
-    def _number(cell):
-        return (
-            f'<td data-testid="number" data-lane="{escape(cell.lane)}" '
-            f'data-number="{escape(cell.name)}" data-value="{cell.value!r}">{cell.words}</td>'
-        )
+        _shown = mo.as_html(mo.ui.plotly(figure))
+        return page.figured(alt(figure), _shown, f"flex: {width}; min-width: 0")
 
     def _table(lines, first, word):
         names = [cell.name for cell in lines[0].cells]
         head = "".join(f'<th scope="col">{escape(name)}</th>' for name in [first, word, *names])
         rows = "".join(
             f'<tr><th scope="row">{escape(line.title)}</th><td>{escape(line.word)}</td>'
-            + "".join(_number(cell) for cell in line.cells)
+            + "".join(page.number(cell) for cell in line.cells)
             + (f'<td><a href="{escape(line.link)}"><u>step it</u></a></td>' if line.link else "")
             + "</tr>"
             for line in lines
@@ -153,12 +143,8 @@ def _(left, right, upload):
 
 @app.cell
 def _(scenes, session):
-    asked = "".join(
-        f"<li>{escape(session.presets[name].question)} {button}</li>"
-        for name, button in scenes.items()
-    )
-    title = '<p role="heading" aria-level="2">Other questions</p>'
-    mo.Html(f'<section class="more">{title}<ul>{asked}</ul></section>')
+    asked = ((session.presets[name].question, button) for name, button in scenes.items())
+    mo.Html(page.others(asked))
     return
 
 

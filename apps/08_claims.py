@@ -19,6 +19,7 @@ with app.setup:
 
     import marimo as mo
 
+    from vla.scene import page
     from vla.scene.claims import VIEWS, ClaimsSession
 
 
@@ -84,11 +85,8 @@ def _(get_turn, session):
     _preset = VIEWS.get(session.preset)
     _question = _preset.question if _preset else "Your own choice of claims: do they hold?"
     _seen = _preset.seen if _preset else "Hollow marks and dashes are what the paper prints."
-    _says = f" <b>Answer.</b> {escape(_preset.answer)}" if _preset else ""
-    mo.Html(
-        f'<header class="words"><a href="../">All apps</a><h1>{escape(_question)}</h1>'
-        f"<p>{escape(_seen)}{_says}</p></header>"
-    )
+    _answer = _preset.answer if _preset else None
+    mo.Html(page.heading(_question, page.said(_seen, _answer)))
     return
 
 
@@ -113,11 +111,8 @@ def _(session, views):
         mimetype="text/html",
         label="The whole ledger as one page",
     )
-    asked = "".join(
-        f"<li>{escape(VIEWS[name].question)} {button}</li>" for name, button in views.items()
-    )
-    title = '<p role="heading" aria-level="2">Other views</p>'
-    mo.Html(f'<section class="more">{title}<ul>{asked}<li>{mo.as_html(_whole)}</li></ul></section>')
+    asked = ((VIEWS[name].question, button) for name, button in views.items())
+    mo.Html(page.others(asked, "Other views", mo.as_html(_whole)))
     return
 
 

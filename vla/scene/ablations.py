@@ -23,6 +23,7 @@ from vla.scene import training
 from vla.scene.controls import Controls
 from vla.scene.keep import Keep, as_page
 from vla.scene.live import Job, Live
+from vla.scene.page import Cell
 from vla.scene.records import recorded_runs, stored_runs
 from vla.scene.table import Table, knob
 from vla.scene.whitening import Prepared, prepared_of
@@ -252,19 +253,6 @@ ABLATIONS: dict[str, Prepared] = {
     ),
 }
 """Prepared questions. Their answers are computed: :meth:`AblationsSession.answer`."""
-
-
-class Cell(NamedTuple):
-    """One number on the page."""
-
-    lane: str
-    name: str
-    value: float
-
-    @property
-    def words(self) -> str:
-        """Three significant digits."""
-        return three(self.value)
 
 
 class Shown(NamedTuple):

@@ -20,6 +20,7 @@ from vla.figures import blame as figures
 from vla.figures.theme import alt, three
 from vla.scene.controls import Controls
 from vla.scene.keep import Keep, as_page
+from vla.scene.page import Cell
 from vla.scene.table import Table, knob
 from vla.scene.whitening import Prepared, prepared_of
 from vla.theory.blame import BY, Finding, Query, Rival, find, under_other_rules
@@ -230,19 +231,6 @@ def _place(
         return places[ask - 1]
     log_p = _double(model)(torch.tensor(row)[None])[0].log_softmax(-1)
     return min(places, key=lambda t: float(log_p[t, row[source[t]]]))
-
-
-class Cell(NamedTuple):
-    """One number on the page."""
-
-    lane: str
-    name: str
-    value: float
-
-    @property
-    def words(self) -> str:
-        """Three significant digits."""
-        return three(self.value)
 
 
 class Line(NamedTuple):

@@ -7,16 +7,17 @@ import io
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from vla.errors import ArgumentError
 from vla.figures.curves import spectral
 from vla.figures.stability import eigenvalues, growth, published_stretch
-from vla.figures.theme import alt, three
+from vla.figures.theme import alt
 from vla.rules import RULES, Rule, make
 from vla.scene.controls import Controls
+from vla.scene.page import Cell
 from vla.scene.table import Table, knob
 from vla.scene.whitening import Prepared, prepared_of
 from vla.theory.stability import KEYS, Course, Stretch, follow, long_stream, state_rules, table_2
@@ -158,19 +159,6 @@ TABLE_2 = {
     "unit_product": "unit form, 25",
 }
 """Columns of the table under that picture."""
-
-
-class Cell(NamedTuple):
-    """One number of the table under the picture."""
-
-    lane: str
-    name: str
-    value: float
-
-    @property
-    def words(self) -> str:
-        """Three significant digits."""
-        return three(self.value)
 
 
 class StabilitySession:
