@@ -50,10 +50,10 @@ def figured(words: str, shown: object, style: str = "") -> str:
 
 
 def others(
-    asked: Iterable[tuple[str, object]], title: str = "Other questions", last: object = ""
+    asked: Iterable[tuple[str, object]], title: str = "Other questions", last: object | None = None
 ) -> str:
     """The scenes one can open next: each question with its button, and ``last`` (both HTML)."""
     items = "".join(f"<li>{escape(question)} {button}</li>" for question, button in asked)
-    items += f"<li>{last}</li>" if last else ""
+    items += "" if last is None else f"<li>{last}</li>"
     head = f'<p role="heading" aria-level="2">{title}</p>'
     return f'<section class="more">{head}<ul>{items}</ul></section>'
