@@ -8,6 +8,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,40 @@ def test_linters_are_clean(command: list[str]) -> None:
         [tool, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def undefined_names(*paths: Path | str) -> list[str]:
+    """What ruff calls undefined outside strings: in them, it is a jaxtyping shape.
+
+    The linters' own rule is off for the shapes' sake, and a name that only one branch or one
+    annotation uses is then seen by nothing.
+    """
+    ruff = Path(sys.executable).with_name("ruff")
+    done = subprocess.run(
+        [ruff, "check", "--select", "F821", "--ignore-noqa", "--output-format", "json", *paths],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return [
+        f"{each['filename']}:{each['location']['row']}: {each['message']}"
+        for each in json.loads(done.stdout)
+        if not in_a_string(Path(each["filename"]), each["location"])
+    ]
+
+
+def in_a_string(path: Path, place: dict[str, int]) -> bool:
+    at = place["row"], place["column"] - 1
+    with path.open(encoding="utf-8") as file:
+        return any(
+            token.type == tokenize.STRING and token.start <= at < token.end
+            for token in tokenize.generate_tokens(file.readline)
+        )
+
+
+def test_no_name_is_undefined(tmp_path: Path) -> None:
+    assert undefined_names("vla", "apps", "tests", "notebooks") == []
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text('from vla.typing import Float\nx: Float["b t"] = unknown\n')
+    assert [line.rsplit(" ", 1)[1] for line in undefined_names(wrong)] == ["`unknown`"]
 
 
 def test_functions_are_short() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,6 +18,9 @@ from vla.figures.theme import three
 from vla.paper import number
 from vla.rules import State
 from vla.rules.vla import VLA
+
+if TYPE_CHECKING:
+    from vla.train.result import RunRow
 
 FULL, FIXED, LINEAR, DELTA = "VLA (as run)", "A fixed", "linear", "authors_delta"
 NO_NORM, NO_NORM_RAW, NO_OUTPUT = "no key norm", "no key norm, α as it is", "no output norm"
@@ -306,7 +310,7 @@ def _shared_components(evidence: Evidence) -> Finding:
         f"({own['vla_authors']}; the other three: {own['linear']}). "
         + (
             f"It carries the result: at n = 24 after 2 000 steps at 3e-4 VLA has {three(full)} "
-            f"with it and {three(without)} without. "
+            f"with it and {three(without)} without{_at_the_other_rate(rows)}. "
             if without is not None
             else "No run without it is recorded yet. "
         )
@@ -321,6 +325,12 @@ def _shared_components(evidence: Evidence) -> Finding:
     if not differ:
         return Finding(HOLDS, why, picture, grid)
     return Finding(FAILS if decisive or not rows else CHANGED, why, picture, grid)
+
+
+def _at_the_other_rate(rows: list[RunRow]) -> str:
+    found = sorted(accuracies(rows, NO_OUTPUT, task__pairs=24, steps=2000, lr=1e-3))
+    seeds = ", ".join(map(three, found))
+    return f"; at 1e-3, without, {seeds} ({len(found)} seeds)" if found else ""
 
 
 @claim(

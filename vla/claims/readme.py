@@ -26,7 +26,7 @@ from vla.claims.memory import (
 )
 from vla.claims.propositions import AS_RUN, PUBLISHED
 from vla.claims.recall import CAPACITY, CONTEXT, COPY
-from vla.claims.recorded import FOUR, PRINTED, TOLERANCE, accuracies, mean
+from vla.claims.recorded import FOUR, PRINTED, TOLERANCE, accuracies, first_at, matching, mean
 from vla.figures.theme import three
 from vla.ops import vla_attention
 from vla.rules import make
@@ -187,15 +187,18 @@ def _exact_recall_10k(evidence: Evidence) -> Finding:
     ends = {name: values[-1] for name, (values, _) in lanes.items()}
     best = max(ends[name] for name in list(lanes)[:3])
     rows = evidence.runs("figure6", needed=False)
-    from vla.train.presets import RETENTION
+    from vla.train.presets import FASTER, RETENTION
 
     waited = {
-        t: mean(accuracies(rows, "vla_authors" + RETENTION, task__length=t)) for t in (64, 512)
+        rate: mean(accuracies(rows, f"vla_authors{tail}{RETENTION}", task__length=512))
+        for rate, tail in (("3e-4", ""), ("1e-3", FASTER))
     }
-    far = waited[512]
+    known = {rate: y for rate, y in waited.items() if y is not None}
+    far = max(known.values(), default=None)
     trained = (
-        f" Trained (n = 8, each key asked once after a wait) VLA as run has {three(waited[64])} at "
-        f"T = 64 and {three(far)} at T = 512, a twentieth of what is claimed." if far is not None
+        " Trained (n = 8, each key asked once after a wait) VLA as run has "
+        f"{' and '.join(f'{three(y)} at {rate}' for rate, y in known.items())} at T = 512, a "
+        "twentieth of what is claimed; no run at 10 000 is recorded." if known
         else " No run of a model that has to wait is recorded yet."
     )  # fmt: skip
     why = (
@@ -368,14 +371,19 @@ def _mqar_24(evidence: Evidence) -> Finding:
 )  # fmt: skip
 def _readme_long_context(evidence: Evidence) -> Finding:
     rows = evidence.runs("figure6")
+    from vla.train.presets import FASTER
+
     ours = {m: mean(accuracies(rows, m, task__length=512)) for m in ("vla_authors", "softmax")}
     if any(y is None for y in ours.values()):
         raise NoEvidence("no run of both models at T = 512 in data/runs/figure6.parquet")
     vla, softmax = ours["vla_authors"] or 0.0, ours["softmax"] or 0.0
+    faster = mean(accuracies(rows, "vla_authors" + FASTER, task__length=512))
     agree = abs(vla - 0.982) <= TOLERANCE and abs(softmax - 0.15) <= TOLERANCE
     why = (
-        f"Ours: VLA as run {three(vla)}, softmax {three(softmax)} at T = 512. A longer row asks "
-        "more queries here; it doesn't wait longer (see “Longer rows measure retention”)."
+        f"Ours: VLA as run {three(vla)}, softmax {three(softmax)} at T = 512"
+        + (f"; VLA at 1e-3 {three(faster)}" if faster is not None else "")
+        + ". A longer row asks more queries here; it doesn't wait longer (see “Longer rows measure "
+        "retention”)."
     )
     picture = Chart(
         "accuracy at T = 512",
@@ -385,11 +393,11 @@ def _readme_long_context(evidence: Evidence) -> Finding:
                 "as published", ("VLA", "softmax"), (0.982, 0.15), "vla", published=True, line=False
             ),
             Series("ours", ("VLA", "softmax"), (vla, softmax), "vla", line=False),
+            Series("ours at 1e-3", ("VLA",), (faster,), "vla", line=False),
         ),
     )
-    return Finding(
-        HOLDS if agree else CHANGED if vla > 0.9 and softmax < 0.3 else FAILS, why, picture
-    )
+    reached = max(vla, faster or 0.0) > 0.9 and softmax < 0.3
+    return Finding(HOLDS if agree else CHANGED if reached else FAILS, why, picture)
 
 
 @claim(
@@ -574,13 +582,26 @@ def _rank_r(evidence: Evidence) -> Finding:
     values = [y or 0.0 for _, y in ours]
     why = (
         f"{words} Ours: {', '.join(f'{three(y)} at {name}' for name, y in ours)}, each at its best "
-        "learning rate."
+        f"learning rate.{_learned_by(evidence, [name for name, _ in ours])}"
     )
     gain = min(values[1:]) - values[0]
     verdict = (
         HOLDS if gain > TOLERANCE else CHANGED if max(values[1:]) - values[0] > TOLERANCE else FAILS
     )
     return Finding(verdict, why, _compared(ours, log), Grid(("form", "accuracy"), (*log, *ours)))
+
+
+def _learned_by(evidence: Evidence, labels: Sequence[str]) -> str:
+    """When each is 95 % right at the lower rate: what differs where the end doesn't."""
+    steps = {
+        label: mean([
+            step for row in matching(evidence.runs("readme"), label, lr=3e-4)
+            if (step := first_at(row, 0.95)) is not None
+        ])
+        for label in labels
+    }  # fmt: skip
+    known = [f"{step:.0f} at {label}" for label, step in steps.items() if step is not None]
+    return f" At 3e-4 95 % is reached by step {', '.join(known)}." if known else ""
 
 
 @claim(

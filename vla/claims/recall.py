@@ -41,7 +41,7 @@ from vla.figures.theme import three
 from vla.nn.tinylm import Block
 from vla.paper import number
 from vla.tasks import IGNORED
-from vla.train.presets import LONGER, RETENTION, SHIFTED
+from vla.train.presets import FASTER, LONGER, RETENTION, SHIFTED
 
 if TYPE_CHECKING:
     from vla.train.result import RunRow
@@ -294,28 +294,53 @@ def _figure_6(evidence: Evidence) -> Finding:
         for t in lengths
         for m in FOUR
     ]
-    ours = _by_length(rows, "", lengths)
+    ours, faster = _by_length(rows, "", lengths), _by_length(rows, FASTER, lengths)
     printed = {m: {float(t): text[m] for t in lengths} for m in FOUR}
     vla = ours["vla_authors"]
-    flat = bool(vla) and min(vla.values()) >= 0.95
-    why = _missing(rows, "figure6") or (
-        f"VLA as run: {', '.join(f'{three(y)} at T = {t:g}' for t, y in vla.items())}."
-    )
+    why = _missing(rows, "figure6") or f"VLA as run at 3e-4: {_told_by_length(vla)}."
     told = [
+        _at_the_higher_rate(faster),
         f"The authors' log has {three(log['vla_authors'][512.0])} at T = 512, as the README does; "
-        "the figure has 1.000."
+        "the figure has 1.000.",
     ]
-    return judged(Comparison(values, TOLERANCE), flat, why, told=told,
-                  chart=beside("T, tokens in a row", "accuracy", ours, printed))  # fmt: skip
+    best = _better(vla, faster["vla_authors"])
+    flat = bool(best) and min(best.values()) >= 0.95
+    return judged(Comparison(values, TOLERANCE), flat, why, told=filter(None, told),
+                  chart=beside("T, tokens in a row", "accuracy", {**ours, **_named(faster)},
+                               printed))  # fmt: skip
 
 
-def _by_length(
-    rows: list[RunRow], tail: str, lengths: tuple[int, ...]
-) -> dict[str, dict[float, float]]:
+ByLength = dict[float, float]
+
+
+def _told_by_length(found: ByLength) -> str:
+    return ", ".join(f"{three(y)} at T = {t:g}" for t, y in found.items())
+
+
+def _at_the_higher_rate(faster: dict[str, ByLength]) -> str:
+    """What a second learning rate makes of it: forgotten, or not yet learned?"""
+    vla, delta = faster["vla_authors"], faster["delta"]
+    if not vla:
+        return ""
+    proper = f"; DeltaNet proper: {_told_by_length(delta)}" if delta else ""
+    return f"At 1e-3, VLA: {_told_by_length(vla)}{proper}."
+
+
+def _named(faster: dict[str, ByLength]) -> dict[str, ByLength]:
+    names = {"vla_authors": "VLA at 1e-3", "delta": "DeltaNet proper at 1e-3"}
+    return {names[m]: found for m, found in faster.items() if found}
+
+
+def _better(*found: ByLength) -> ByLength:
+    """At each length the better of several rates."""
+    return {t: max(f[t] for f in found if t in f) for t in sorted(set().union(*found))}
+
+
+def _by_length(rows: list[RunRow], tail: str, lengths: tuple[int, ...]) -> dict[str, ByLength]:
     return {
         m: {float(t): y for t in lengths
             if (y := mean(accuracies(rows, m + tail, task__length=t))) is not None}
-        for m in FOUR
+        for m in (*FOUR, "delta")
     }  # fmt: skip
 
 
@@ -341,7 +366,9 @@ def _long_context_is_retention(evidence: Evidence) -> Finding:
     )
     rows = evidence.runs("figure6", needed=False)
     waits = _by_length(rows, RETENTION, (64, 128, 256, 512))
-    chart = beside("T, tokens in a row", "accuracy, each key asked once after a wait", waits, {})
+    faster = _by_length(rows, FASTER + RETENTION, (64, 128, 256, 512))
+    lines = {**waits, **_named(faster)}
+    chart = beside("T, tokens in a row", "accuracy, each key asked once after a wait", lines, {})
     grid = Grid(("T", "queries as run", "first query at"),
                 tuple((str(t), float(q), float(first[t])) for t, q in asked.items()))  # fmt: skip
     vla = waits["vla_authors"]
@@ -351,11 +378,12 @@ def _long_context_is_retention(evidence: Evidence) -> Finding:
             Series("as run", tuple(map(float, asked)), tuple(map(float, asked.values())), "vla"),
         ), log_x=True, log_y=True)  # fmt: skip
         return Finding(UNDECIDED, why + _missing(rows, "figure6"), bare, grid)
-    survives, whole = min(vla.values()) >= 0.9, len(vla) == len(asked)
+    best = _better(vla, faster["vla_authors"])
+    survives, whole = min(best.values()) >= 0.9, len(best) == len(asked)
     why += (
         "Where each key is asked once after a wait, VLA as run has "
-        f"{', '.join(f'{three(y)} at T = {t:g}' for t, y in vla.items())}."
-    )
+        f"{_told_by_length(vla)} at 3e-4. {_at_the_higher_rate(faster)}"
+    ).rstrip()
     why += "" if whole else " The longer rows have no recorded run yet."
     verdict = FAILS if not survives else CHANGED if whole else UNDECIDED
     return Finding(verdict, why, chart, grid)
@@ -996,10 +1024,14 @@ def _figure_2(evidence: Evidence) -> Finding:
             chart,
             grid,
         )
-    flat = all((v.mean or 0) > 0.95 for v in trained.compared if "VLA" in v.where)
+    lengths = (64, 128, 256, 512)
+    faster = _by_length(six, FASTER, lengths)
+    best = _better(_by_length(six, "", lengths)["vla_authors"], faster["vla_authors"])
+    recalled = [v.mean or 0 for v in trained.compared if v.where.startswith("(c) VLA")]
+    flat = min([*recalled, *best.values()]) > 0.95
     why = (
         f"Panels (c) and (d): {trained.summary}. Panel (b) is given back by an untrained model. "
-        "(a): see Figure 3."
-    )
+        f"(a): see Figure 3. {_at_the_higher_rate(faster)}"
+    ).rstrip()
     verdict = HOLDS if b and trained.whole else CHANGED if flat else FAILS
     return Finding(verdict, why, chart, grid)

@@ -63,6 +63,14 @@ def at_step(row: RunRow, step: int, quantity: str = "accuracy") -> float | None:
     return curve[quantity][near] if abs(curve["step"][near] - step) <= 50 else None
 
 
+def first_at(row: RunRow, accuracy: float) -> int | None:
+    """The end of the first window of the learning curve that reaches an accuracy."""
+    windows = zip(
+        row.result.curve.get("step", ()), row.result.curve.get("accuracy", ()), strict=True
+    )
+    return next((step for step, value in windows if value >= accuracy), None)
+
+
 def curves_at(rows: Sequence[RunRow], step: int, quantity: str = "accuracy") -> list[float]:
     """The same for every run that has it."""
     found = [at_step(row, step, quantity) for row in rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from vla.errors import ArgumentError
@@ -57,17 +57,26 @@ def _cell(rows: Sequence[RunRow], down: str, line: Any, across: str, head: Any) 
 def at_best_rate(rows: Sequence[RunRow]) -> list[RunRow]:
     """The runs at the learning rate with the best mean accuracy on validation.
 
-    Runs that ended badly count as no accuracy at all.
+    Rates are compared on the seeds that all of them have: otherwise a rate with one lucky seed wins
+    against one that three seeds have tried. Among equals the rate with the most runs. Runs that
+    ended badly count as no accuracy at all.
     """
     by_rate: dict[float, list[RunRow]] = defaultdict(list)
     for row in rows:
         by_rate[row.config.lr].append(row)
-    return max(by_rate.values(), key=_validation, default=[])
+    seeds = [{row.config.seed for row in mine} for mine in by_rate.values()]
+    shared = set.intersection(*seeds) if seeds else set()
+    return max(
+        by_rate.values(), key=lambda mine: (_validation(mine, shared), len(mine)), default=[]
+    )
 
 
-def _validation(rows: Sequence[RunRow]) -> float:
+def _validation(rows: Sequence[RunRow], seeds: Collection[int]) -> float:
+    """Mean accuracy on validation over the runs of ``seeds``, or over all where there are none."""
     return statistics.fmean(
-        row.accuracy("validation") if row.status == DONE else -1.0 for row in rows
+        row.accuracy("validation") if row.status == DONE else -1.0
+        for row in rows
+        if row.config.seed in seeds or not seeds
     )
 
 
