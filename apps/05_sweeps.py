@@ -81,19 +81,18 @@ def _(session):
 @app.cell
 def _(get_turn, session):
     get_turn()
-    _left, _size = session.missing(), session.scene.budget
-    _free = not session.live.running
+    _usable = session.missing() and not session.live.running
     acts = mo.ui.dictionary(
         {
             "run": mo.ui.button(
-                label=f"Train the {_left} missing runs here ({_size})" if _left else "All trained",
+                label=session.offer(),
                 on_click=lambda _: session.run(),
-                disabled=not (_left and _free),
+                disabled=not _usable,
             ),
             "price": mo.ui.button(
                 label="What would that take here?",
                 on_click=lambda _: session.price(),
-                disabled=not (_left and _free),
+                disabled=not _usable,
             ),
         }
     )

@@ -17,8 +17,9 @@ sys.path.append(str(Path(__file__).parent))
 import sweep_rows
 
 from vla.figures import runs as pictures
-from vla.scene.sweeps import EXPERIMENTS, SWEEPS, Sweeps, SweepsSession, answer
-from vla.train.presets import BUDGETS, PRESETS
+from vla.scene.sweeps import EXPERIMENTS, KINDS, SWEEPS, Sweeps, SweepsSession, answer
+from vla.train import export
+from vla.train.presets import BUDGETS, FASTER, PRESETS, RETENTION
 
 
 @pytest.fixture
@@ -278,3 +279,57 @@ def test_the_full_size_on_a_cpu_is_priced_first(
     shown.run()
     assert begun == ["cost", "sweep", "sweep"]
     assert "about 5 h" not in shown.standing()
+
+
+def test_what_is_recorded_can_be_trained_again_and_what_is_not_is_missing(data: Path) -> None:
+    made = sweep_rows.record(data)
+    shown = session(data)
+    assert shown.offer() == f"Train {len(made)} runs here again (full)"
+    assert "; the record has them all." in shown.standing()
+    export(made[1:], data / "runs" / "figure5.parquet")
+    assert session(data).offer() == f"Train the {len(made)} missing runs here (full)"
+    assert session(data, budget="smoke").offer() == "Train the 8 missing runs here (smoke)"
+    sweep_rows.store(data / "runs.sqlite")
+    assert session(data, budget="smoke").offer() == "All trained"
+
+
+def test_the_time_of_recorded_runs_leaves_out_the_pauses(data: Path) -> None:
+    """Two seconds at noon, whatever ran side by side, and two an hour later."""
+    made = sweep_rows.record(data)
+    assert "busy for 0:02, up to 16 at once" in session(data).standing()
+    later = dataclasses.replace(made[0].result, finished="2026-11-30T13:00:00+00:00")
+    overlap = dataclasses.replace(made[1].result, finished="2026-11-30T13:00:01+00:00")
+    moved = [dataclasses.replace(row, result=result)
+             for row, result in zip(made, (later, overlap), strict=False)]  # fmt: skip
+    export([*moved, *made[2:]], data / "runs" / "figure5.parquet")
+    assert "busy for 0:05, up to 16 at once" in session(data).standing()
+
+
+def test_rows_that_ask_more_and_rows_that_wait_are_pictures_of_their_own(data: Path) -> None:
+    made = sweep_rows.record(data, "figure6")
+    drawn = {}
+    for kind in KINDS:
+        shown = session(data, experiment="long context", kind=kind)
+        drawn[kind] = {t.name for t in shown.figure().data}
+        assert bool(shown.compared()) == (kind != "a longer wait")
+        wait = {pictures.shown(row.label) for row in made if RETENTION in row.label}
+        assert bool(drawn[kind] & wait) == (kind != "more asked, as run")
+    assert drawn["both"] == drawn["more asked, as run"] | drawn["a longer wait"]
+    log = [name for name in drawn["both"] if "log" in (name or "")]
+    assert log
+    assert not drawn["a longer wait"] & set(log)
+    as_run = session(data, experiment="long context").answer()
+    assert "Not published: At T = 512: " in as_run
+    assert pictures.shown("vla_authors" + FASTER) in as_run
+    waits = session(data, experiment="long context", kind="a longer wait").answer()
+    assert RETENTION not in waits
+
+
+def test_many_alike_are_told_as_one() -> None:
+    made = sweep_rows.rows("readme", "full")
+    same = {k: {"accuracy": 1.0, "loss": 0.0, "count": 64} for k in ("validation", "test")}
+    rows = [dataclasses.replace(r, result=dataclasses.replace(r.result, evaluation=same))
+            for r in made]  # fmt: skip
+    scene = Sweeps(experiment="rank and λ0")
+    assert answer(scene, rows, []) == "At n = 24: all 12 have 1.000."
+    assert "between" in answer(scene, made, [])

@@ -62,8 +62,10 @@ def test_no_key_changes_when_a_setting_is_added(name, budget):
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_recorded_run_is_one_that_its_preset_asks_for(name):
     rows = load_rows(RUNS / f"{name}.parquet")
-    wanted = {item.config.key: item.label for item in preset(name).wanted("full", rows)}
+    items = preset(name).wanted("full", rows)
+    wanted = {item.config.key: item.label for item in items}
     assert {row.key: row.label for row in rows}.items() <= wanted.items()
+    assert len(wanted) == len(items), "a run is asked for twice"
 
 
 def test_the_readme_preset_has_every_combination_once():

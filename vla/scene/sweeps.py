@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +26,8 @@ from vla.scene.records import recorded_runs, stored_runs
 from vla.scene.sheet import Column, Entry, Sheet, to_csv
 from vla.scene.table import Table, knob
 from vla.scene.whitening import Prepared
-from vla.train import RunRow
-from vla.train.presets import BUDGETS, FAIR_MODELS, MATCHED, NO_CONV, PRESETS
+from vla.train import RunResult, RunRow
+from vla.train.presets import BUDGETS, FAIR_MODELS, MATCHED, NO_CONV, PRESETS, RETENTION
 from vla.train.progress import clock
 from vla.train.result import DONE, FINISHED
 from vla.train.tables import at_best_rate
@@ -40,6 +41,12 @@ EXPERIMENTS = {
 LOADS = {"n = 24, 2 000 steps": None, "n = 16 (Table 4)": 16, "n = 48 (Table 4)": 48}
 RATES = {"best on validation": None, "3e-4, the authors'": 3e-4, "1e-3": 1e-3}
 SPLITS = {"keys never trained on": "ood", "keys trained on": "test"}
+KINDS: dict[str, Callable[[str], bool]] = {
+    "more asked, as run": lambda label: RETENTION not in label,
+    "a longer wait": lambda label: RETENTION in label,
+    "both": lambda _: True,
+}
+"""What a longer row has, and whether a run's label is of that kind."""
 SOURCES = ("recorded and live", "recorded", "live")
 VIEWS = ("accuracy", "learning rates")
 QUANTITIES = ("accuracy", "loss")
@@ -80,6 +87,11 @@ class Sweeps(Table):
         "asked", "choice", "keys never trained on", "asked", "Picture",
         "Table 13 asks for both kinds of keys.", choices=lambda: tuple(SPLITS),
         idle={"experiment": _all_but("new keys")},
+    )  # fmt: skip
+    kind: str = knob(
+        "kind", "choice", "more asked, as run", "longer rows", "Picture",
+        "The authors' longer rows hold more queries; others wait longer and ask each key once.",
+        choices=lambda: tuple(KINDS), idle={"experiment": _all_but("long context")},
     )  # fmt: skip
     load: str = knob(
         "load", "choice", "n = 24, 2 000 steps", "load", "Picture",
@@ -178,9 +190,15 @@ SWEEPS: dict[str, Prepared] = {
     ),
     "long": Prepared(
         "long context, Figure 6",
-        "Does recall survive a longer row: one that asks more, or one that waits longer?",
-        "The authors' longer rows hold more queries; the other lines wait and ask each key once.",
+        "Does recall survive a longer row, as its authors made it: one that asks more?",
+        "The authors' log is dashed. “Higher rate” is 1e-3 in the place of their 3e-4.",
         "", Sweeps(experiment="long context"),
+    ),
+    "wait": Prepared(
+        "a longer wait",
+        "Does recall survive a longer wait, each key asked once?",
+        "Between storing and asking lie more tokens; “higher rate” is 1e-3 in the place of 3e-4.",
+        "", Sweeps(experiment="long context", kind="a longer wait"),
     ),
     "new_keys": Prepared(
         "keys never trained on, Table 13",
@@ -284,6 +302,9 @@ def answer(scene: Sweeps, rows: Sequence[RunRow], compared: Sequence[Compared]) 
     if far.apart > 0.05:
         at = f"{shown(far.label)} at {where} = {far.x:g}"
         text += f" The furthest: {at}, published {far.published:g}, here {far.ours:.3f}."
+    beyond = [row for row in rows if row.label not in {each.label for each in compared}]
+    if beyond and scene.preset != "table4":
+        text += f" Not published: {_ranking(beyond, scene.across, scene.evaluated)}"
     return text
 
 
@@ -304,10 +325,16 @@ def _ranking(rows: Sequence[RunRow], across: str | None, split: str) -> str:
                                   and (not across or r.value(across) == top)]))
     }  # fmt: skip
     order = sorted(means, key=lambda label: -means[label])
-    told = [f"{shown(label)} {means[label]:.3f}" for label in order]
+    alike = all(label.endswith(RETENTION) for label in order)
+    told = [
+        f"{shown(label.removesuffix(RETENTION) if alike else label)} {means[label]:.3f}"
+        for label in order
+    ]
     half = MOST_RANKED // 2
     if len(told) > MOST_RANKED:
         told[half:-half] = [f"{len(told) - MOST_RANKED} between"]
+        if three(means[order[0]]) == three(means[order[-1]]):
+            told = [f"all {len(order)} have {means[order[0]]:.3f}"]
     gone = [label for label in dict.fromkeys(row.label for row in rows) if label not in means]
     here = {row.label for row in rows if not across or row.value(across) == top}
     lacks = _named("Without a finite loss", [label for label in gone if label in here])
@@ -490,7 +517,9 @@ class SweepsSession:
             return self._compared_variants()
         split = self.scene.evaluated
         published = pictures.published_for(self.scene.preset, split=split)
-        return pictures.compared(self.rows, published, across=self.scene.across, split=split)
+        return pictures.compared(
+            self._on_picture(), published, across=self.scene.across, split=split
+        )
 
     def beside(self) -> list[Beside]:
         """The comparison as lines, the furthest first."""
@@ -524,7 +553,9 @@ class SweepsSession:
         return answer(self.scene, self._on_picture(), self.compared())
 
     def _on_picture(self) -> list[RunRow]:
-        """The runs that the picture is of: Table 4's loads each have their own."""
+        """The runs that the picture is of: a load, a rate or a kind of row of its own."""
+        if self.scene.preset == "figure6":
+            return [row for row in self.rows if KINDS[self.scene.kind](row.label)]
         if self.scene.preset not in ("table4", "readme"):
             return self.rows
         if self.scene.preset == "table4" and (load := LOADS[self.scene.load]) is not None:
@@ -545,12 +576,29 @@ class SweepsSession:
         none = "No run of this experiment at this size is recorded or stored here yet."
         left = self.missing()
         rest = (
-            f"{left} of this experiment's runs are not in this machine's store."
+            f"{left} of this experiment's runs are not in this machine's store"
+            + ("; the record has them all." if self.again(left) else ".")
             if left
             else "Every run of this experiment is in this machine's store."
         )
         cost = self.costs.get((self.scene.preset, self.scene.budget), "")
         return " ".join(filter(None, [counts if self.rows else none, _took(recorded), rest, cost]))
+
+    def offer(self) -> str:
+        """What the button that trains says."""
+        left, size = self.missing(), self.scene.budget
+        if not left:
+            return "All trained"
+        what = f"{left} runs here again" if self.again(left) else f"the {left} missing runs here"
+        return f"Train {what} ({size})"
+
+    def again(self, left: int) -> bool:
+        """Whether the record has all that this machine's store lacks."""
+        recorded, _ = recorded_runs(self.scene.preset)
+        mine = [row for row in recorded if row.budget == self.scene.budget]
+        known = {row.key for row in mine if row.status in FINISHED}
+        wanted = PRESETS[self.scene.preset].wanted(self.scene.budget, mine)
+        return bool(left) and all(item.config.key in known for item in wanted)
 
     def missing(self) -> int:
         """How many runs a sweep started now would begin with."""
@@ -655,15 +703,24 @@ def _took(rows: Sequence[RunRow]) -> str:
     timed = [row.result for row in rows if row.result.finished and row.result.duration]
     if not timed:
         return ""
-    ends = [datetime.fromisoformat(result.finished) for result in timed]
-    starts = [end - timedelta(seconds=r.duration) for end, r in zip(ends, timed, strict=True)]
     devices = ", ".join(dict.fromkeys(result.device for result in timed))
     jobs = max(result.jobs for result in timed)
-    span = (max(ends) - min(starts)).total_seconds()
-    return (
-        f"The recorded ones took {clock(span)} from first start to last end, on {devices}, "
-        f"up to {jobs} at once."
-    )
+    busy = clock(_busy([_span(result) for result in timed]))
+    return f"The recorded ones kept {devices} busy for {busy}, up to {jobs} at once."
+
+
+def _span(result: RunResult) -> tuple[float, float]:
+    end = datetime.fromisoformat(result.finished).timestamp()
+    return end - result.duration, end
+
+
+def _busy(spans: Sequence[tuple[float, float]]) -> float:
+    """Seconds in which at least one of these was under way."""
+    total, until = 0.0, -math.inf
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total
 
 
 def _colours() -> dict[str, str]:

@@ -81,9 +81,15 @@ class Preset:
     plan: Plan
 
     def wanted(self, budget: str = "full", rows: Sequence[RunRow] = ()) -> list[Wanted]:
-        """The runs it asks for, given those recorded. Raises ``ValueError`` for an odd budget."""
+        """The runs it asks for, each once, given those recorded.
+
+        Raises ``ValueError`` for an odd budget.
+        """
         require_choice("budget", budget, BUDGETS)
-        return list(self.plan(budget, rows))
+        asked: dict[str, Wanted] = {}
+        for item in self.plan(budget, rows):
+            asked.setdefault(item.config.key, item)
+        return list(asked.values())
 
 
 def preset(name: str) -> Preset:
