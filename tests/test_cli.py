@@ -105,7 +105,10 @@ def test_a_bad_rule_file_is_told(
     assert_told(capsys, ["lab", "--no-browser", "--rule", str(path)], "mine.py", says)
 
 
-def test_a_wheel_carries_the_apps() -> None:
-    """Where :func:`vla.lab.apps_folder` looks in a wheel is where the build puts them."""
+def test_a_wheel_carries_the_apps_and_all_records() -> None:
+    """Where the library looks in a wheel is where the build puts them."""
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-    assert build["targets"]["wheel"]["force-include"]["apps"] == "vla/_apps"
+    carried = build["targets"]["wheel"]["force-include"]
+    assert carried["apps"] == "vla/_apps"
+    for folder in (ROOT / "data").iterdir():
+        assert carried[f"data/{folder.name}"] == f"vla/_data/{folder.name}"

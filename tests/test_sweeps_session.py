@@ -311,17 +311,17 @@ def test_rows_that_ask_more_and_rows_that_wait_are_pictures_of_their_own(data: P
     for kind in KINDS:
         shown = session(data, experiment="long context", kind=kind)
         drawn[kind] = {t.name for t in shown.figure().data}
-        assert bool(shown.compared()) == (kind != "a longer wait")
+        assert bool(shown.compared()) == (kind != "wait longer")
         wait = {pictures.shown(row.label) for row in made if RETENTION in row.label}
-        assert bool(drawn[kind] & wait) == (kind != "more asked, as run")
-    assert drawn["both"] == drawn["more asked, as run"] | drawn["a longer wait"]
+        assert bool(drawn[kind] & wait) == (kind != "ask more")
+    assert drawn["both"] == drawn["ask more"] | drawn["wait longer"]
     log = [name for name in drawn["both"] if "log" in (name or "")]
     assert log
-    assert not drawn["a longer wait"] & set(log)
+    assert not drawn["wait longer"] & set(log)
     as_run = session(data, experiment="long context").answer()
     assert "Not published: At T = 512: " in as_run
     assert pictures.shown("vla_authors" + FASTER) in as_run
-    waits = session(data, experiment="long context", kind="a longer wait").answer()
+    waits = session(data, experiment="long context", kind="wait longer").answer()
     assert RETENTION not in waits
 
 

@@ -188,7 +188,7 @@ def test_every_control_and_prepared_scene(page: Any, place: Path) -> None:
         assert_shows(page, SWEEPS[name].scene, place)
     page.get_by_role("button", name=SWEEPS["long"].title).click()
     assert_shows(page, SWEEPS["long"].scene, place)
-    control(page, "kind").select_option("a longer wait")
+    control(page, "kind").select_option("wait longer")
     assert_shows(page, SWEEPS["wait"].scene, place)
     page.get_by_test_id("preset").select_option("capacity")
     assert_shows(page, Sweeps(), place)

@@ -42,8 +42,8 @@ LOADS = {"n = 24, 2 000 steps": None, "n = 16 (Table 4)": 16, "n = 48 (Table 4)"
 RATES = {"best on validation": None, "3e-4, the authors'": 3e-4, "1e-3": 1e-3}
 SPLITS = {"keys never trained on": "ood", "keys trained on": "test"}
 KINDS: dict[str, Callable[[str], bool]] = {
-    "more asked, as run": lambda label: RETENTION not in label,
-    "a longer wait": lambda label: RETENTION in label,
+    "ask more": lambda label: RETENTION not in label,
+    "wait longer": lambda label: RETENTION in label,
     "both": lambda _: True,
 }
 """What a longer row has, and whether a run's label is of that kind."""
@@ -89,7 +89,7 @@ class Sweeps(Table):
         idle={"experiment": _all_but("new keys")},
     )  # fmt: skip
     kind: str = knob(
-        "kind", "choice", "more asked, as run", "longer rows", "Picture",
+        "kind", "choice", "ask more", "longer rows", "Picture",
         "The authors' longer rows hold more queries; others wait longer and ask each key once.",
         choices=lambda: tuple(KINDS), idle={"experiment": _all_but("long context")},
     )  # fmt: skip
@@ -198,7 +198,7 @@ SWEEPS: dict[str, Prepared] = {
         "a longer wait",
         "Does recall survive a longer wait, each key asked once?",
         "Between storing and asking lie more tokens; “higher rate” is 1e-3 in the place of 3e-4.",
-        "", Sweeps(experiment="long context", kind="a longer wait"),
+        "", Sweeps(experiment="long context", kind="wait longer"),
     ),
     "new_keys": Prepared(
         "keys never trained on, Table 13",
