@@ -85,7 +85,7 @@ def _(get_turn, session):
         for lane in _lanes
     )
     right = (
-        f"{page.figured(alt(_figure), mo.as_html(mo.ui.plotly(_figure)))}"
+        f"{page.figured(alt(_figure), mo.as_html(_figure))}"
         f'<div class="numbers"><table><thead><tr><td></td>{_head}</tr></thead>'
         f"<tbody>{_body}</tbody></table></div>"
     )

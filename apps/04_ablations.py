@@ -107,7 +107,7 @@ def _(files, get_turn, job, session, train):
     get_turn()
 
     def _picture(figure):
-        _shown = mo.as_html(mo.ui.plotly(figure))
+        _shown = mo.as_html(figure)
         return page.figured(alt(figure), _shown, "flex: 1 1 330px; min-width: 0")
 
     def _table(names, rows):

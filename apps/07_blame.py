@@ -97,7 +97,7 @@ def _(get_turn, kept, session):
     get_turn()
 
     def _picture(figure, width):
-        _shown = mo.as_html(mo.ui.plotly(figure))
+        _shown = mo.as_html(figure)
         return page.figured(alt(figure), _shown, f"flex: {width}; min-width: 0")
 
     def _table(lines, first, word):
