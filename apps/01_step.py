@@ -29,14 +29,14 @@ def _():
 @app.cell
 def _(session):
     controls = mo.ui.anywidget(session.panel)
-    left = mo.as_html(controls)
+    left = mo.Html(controls.text)
     return controls, left
 
 
 @app.cell
 def _(session):
     picture = mo.ui.anywidget(session.stepper)
-    right = mo.as_html(picture)
+    right = mo.Html(picture.text)
     return picture, right
 
 

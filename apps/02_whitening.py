@@ -27,20 +27,20 @@ def _():
 @app.cell
 def _(session):
     controls = mo.ui.anywidget(session.controls)
-    left = mo.as_html(controls)
+    left = mo.Html(controls.text)
     return controls, left
 
 
 @app.cell
 def _(session):
     picture = mo.ui.anywidget(session.plane)
-    right = mo.as_html(picture)
+    right = mo.Html(picture.text)
     return picture, right
 
 
 @app.cell
 def _(session):
-    chart = mo.as_html(mo.ui.anywidget(session.heatmap))
+    chart = mo.Html(mo.ui.anywidget(session.heatmap).text)
     return (chart,)
 
 

@@ -35,7 +35,7 @@ def _():
 @app.cell
 def _(session):
     controls = mo.ui.anywidget(session.controls)
-    left = mo.as_html(controls)
+    left = mo.Html(controls.text)
     return controls, left
 
 

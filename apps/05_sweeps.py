@@ -44,28 +44,28 @@ def _():
 @app.cell
 def _(session):
     controls = mo.ui.anywidget(session.controls)
-    left = mo.as_html(controls)
+    left = mo.Html(controls.text)
     return controls, left
 
 
 @app.cell
 def _(session):
     sheet = mo.ui.anywidget(session.sheet)
-    table = mo.as_html(sheet)
+    table = mo.Html(sheet.text)
     return sheet, table
 
 
 @app.cell
 def _(session):
     live = mo.ui.anywidget(session.live)
-    job = mo.as_html(live)
+    job = mo.Html(live.text)
     return job, live
 
 
 @app.cell
 def _(session):
     keep = mo.ui.anywidget(session.keep)
-    files = mo.as_html(keep)
+    files = mo.Html(keep.text)
     return files, keep
 
 

@@ -35,14 +35,14 @@ def _():
 @app.cell
 def _(session):
     controls = mo.ui.anywidget(session.controls)
-    left = mo.as_html(controls)
+    left = mo.Html(controls.text)
     return controls, left
 
 
 @app.cell
 def _(session):
     keep = mo.ui.anywidget(session.keep)
-    kept = mo.as_html(keep)
+    kept = mo.Html(keep.text)
     return keep, kept
 
 

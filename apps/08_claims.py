@@ -34,21 +34,21 @@ def _():
 @app.cell
 def _(session):
     controls = mo.ui.anywidget(session.controls)
-    left = mo.as_html(controls)
+    left = mo.Html(controls.text)
     return controls, left
 
 
 @app.cell
 def _(session):
     cards = mo.ui.anywidget(session.cards)
-    listed = mo.as_html(cards)
+    listed = mo.Html(cards.text)
     return cards, listed
 
 
 @app.cell
 def _(session):
     live = mo.ui.anywidget(session.live)
-    job = mo.as_html(live)
+    job = mo.Html(live.text)
     return job, live
 
 

@@ -117,7 +117,8 @@ def test_an_echo_of_ours_is_no_wish_of_pythons(home: Callable[..., Any], words: 
     press(page, "step", "step")
     page.evaluate("model.python('step', 3)")
     assert shown(page) == 5
-    page.wait_for_function("model.sent.length > 1")
+    page.wait_for_function("model.sent.at(-1).step === 5")
+    assert shown(page) == 5
     assert page.evaluate("model.sent.at(-1)") == {"step": 5}
 
 

@@ -307,6 +307,7 @@ FAIR_RATES = {
 WIDEST = 2
 """Steps by which a grid may be widened beyond each of its edges."""
 MATCHED = ", state as large as VLA's"
+"""One head of twice the width: as many numbers, and keys with twice the directions."""
 NO_CONV = ", no short convolution"
 
 

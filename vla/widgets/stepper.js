@@ -664,6 +664,8 @@ class HeatPanel {
     this.canvas = h("canvas", {
       role: "img",
       tabindex: "0",
+      // A name from the first moment; what the numbers say follows when the picture rests.
+      "aria-label": `${symbol(kind.key)} of ${lane.title}`,
       data: { testid: "heat", lane: lane.id, kind: kind.key },
     });
     this.absent = h("div", { class: "absent", hidden: true });
@@ -1031,6 +1033,7 @@ class Plot {
     this.canvas = h("canvas", {
       role: "img",
       tabindex: "0",
+      "aria-label": `curve ${slot + 1}`,
       data: { testid: "curve", slot: String(slot) },
     });
     this.still = h("canvas");
@@ -1408,7 +1411,12 @@ function tenTo(power) {
 class Ladder {
   constructor(app) {
     this.app = app;
-    this.canvas = h("canvas", { role: "img", tabindex: "0", data: { testid: "ladder" } });
+    this.canvas = h("canvas", {
+      role: "img",
+      tabindex: "0",
+      "aria-label": "recall error of the pairs stored",
+      data: { testid: "ladder" },
+    });
     this.spacer = h("div", { class: "spacer" });
     this.scroll = h("div", { class: "scroll" }, this.canvas, this.spacer);
     this.note = h("span", { class: "note", data: { testid: "ladder-note" } });
