@@ -166,7 +166,10 @@ def test_readme_names_only_files_that_exist() -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "apps").glob("*.py")), ids=lambda p: p.name)
 def test_no_cell_hands_on_a_control_as_its_html(path: Path) -> None:
-    """``mo.as_html`` of a control is the control itself: cells that place it would run at its turns,
-    and the page be rendered with its old picture before the new one."""
+    """``mo.as_html`` of a control is the control itself.
+
+    Cells that place it would run whenever it is turned, and the page be rendered with its old
+    picture before the new one.
+    """
     handed = re.findall(r"^    ([a-z]\w*) = mo\.as_html\(", path.read_text(), re.M)
     assert handed == [], "place it as mo.Html(control.text)"
