@@ -174,10 +174,16 @@ LONG = [*TINY[:-2], "--device", "cpu", "--quiet"]
 LONG[LONG.index("--steps") + 1] = "200"
 
 
+def _as_in_a_terminal() -> None:
+    """Tests that a shell runs in the background would hand on that SIGINT is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_command_that_is_ended_goes_on_where_it_was(here, capsys, how):
     child = subprocess.Popen(command(*LONG), stdout=subprocess.PIPE, text=True,
-                             env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
+                             env={**os.environ, "OMP_NUM_THREADS": "1"},
+                             preexec_fn=_as_in_a_terminal)  # fmt: skip
     store = here / "vla-runs.sqlite"
     wait_for(store, "running")
     child.send_signal(how)
