@@ -358,6 +358,17 @@ def _named(words: str, labels: Sequence[str]) -> str:
     return f" {words}: {'; '.join(map(shown, labels))}." if labels else ""
 
 
+class Plan(NamedTuple):
+    """What the experiment asks for beside what is there."""
+
+    asked: int
+    """Runs, given those on show."""
+    missing: int
+    """Of them, what a sweep started here would begin with."""
+    again: bool
+    """Whether the record has all that this machine's store lacks."""
+
+
 class SweepsSession:
     """Holds the runs of the scene and what its pictures need.
 
@@ -373,6 +384,8 @@ class SweepsSession:
         self.rows: list[RunRow] = []
         self.live_rows: dict[str, RunRow] = {}
         self.costs: dict[tuple[str, str], str] = {}
+        self.plan = Plan(0, 0, False)
+        self._asked: dict[tuple[str, str, frozenset[tuple[str, str]]], dict[str, str]] = {}
         self.controls = Controls(Sweeps, SWEEPS, values=self.scene.texts(), notes=notes)
         self.sheet = Sheet(empty="No runs yet.", sort=self.scene.sort, find=self.scene.find,
                            picked=list(self.scene.picked))  # fmt: skip
@@ -570,15 +583,15 @@ class SweepsSession:
     def standing(self) -> str:
         """How many runs there are and what is left to do, in a sentence."""
         recorded = [row for row in self.rows if row.key not in self.live_rows]
-        live = len(self.rows) - len(recorded)
-        wanted = len(PRESETS[self.scene.preset].wanted(self.scene.budget, self.rows))
-        counts = f"{len(recorded)} recorded and {live} live runs on show, of {wanted} asked for."
+        live, plan = len(self.rows) - len(recorded), self.plan
+        counts = (
+            f"{len(recorded)} recorded and {live} live runs on show, of {plan.asked} asked for."
+        )
         none = "No run of this experiment at this size is recorded or stored here yet."
-        left = self.missing()
         rest = (
-            f"{left} of this experiment's runs are not in this machine's store"
-            + ("; the record has them all." if self.again(left) else ".")
-            if left
+            f"{plan.missing} of this experiment's runs are not in this machine's store"
+            + ("; the record has them all." if plan.again else ".")
+            if plan.missing
             else "Every run of this experiment is in this machine's store."
         )
         cost = self.costs.get((self.scene.preset, self.scene.budget), "")
@@ -586,26 +599,37 @@ class SweepsSession:
 
     def offer(self) -> str:
         """What the button that trains says."""
-        left, size = self.missing(), self.scene.budget
+        left, again, size = self.plan.missing, self.plan.again, self.scene.budget
         if not left:
             return "All trained"
-        what = f"{left} runs here again" if self.again(left) else f"the {left} missing runs here"
+        what = f"{left} runs here again" if again else f"the {left} missing runs here"
         return f"Train {what} ({size})"
-
-    def again(self, left: int) -> bool:
-        """Whether the record has all that this machine's store lacks."""
-        recorded, _ = recorded_runs(self.scene.preset)
-        mine = [row for row in recorded if row.budget == self.scene.budget]
-        known = {row.key for row in mine if row.status in FINISHED}
-        wanted = PRESETS[self.scene.preset].wanted(self.scene.budget, mine)
-        return bool(left) and all(item.config.key in known for item in wanted)
 
     def missing(self) -> int:
         """How many runs a sweep started now would begin with."""
-        stored, _ = stored_runs(self.store, self.scene.preset, self.scene.budget)
-        wanted = PRESETS[self.scene.preset].wanted(self.scene.budget, stored)
-        known = {row.key for row in stored if row.status in FINISHED}
-        return sum(item.config.key not in known for item in wanted)
+        return self.plan.missing
+
+    def _planned(self, recorded: Sequence[RunRow], stored: Sequence[RunRow]) -> Plan:
+        missing = self._lacking(stored)
+        again = bool(missing) and not self._lacking(recorded)
+        return Plan(len(self._wanted(self.rows)), missing, again)
+
+    def _lacking(self, rows: Sequence[RunRow]) -> int:
+        """How many runs are still asked for where these are there."""
+        known = {row.key for row in rows if row.status in FINISHED}
+        return sum(key not in known for key in self._wanted(rows))
+
+    def _wanted(self, rows: Sequence[RunRow]) -> dict[str, str]:
+        """Keys and labels of the runs asked for where these are there.
+
+        Kept, since keys are hashes, and slow.
+        """
+        scene = self.scene
+        what = scene.preset, scene.budget, frozenset((row.key, row.status) for row in rows)
+        if what not in self._asked:
+            items = PRESETS[scene.preset].wanted(scene.budget, rows)
+            self._asked[what] = {item.config.key: item.label for item in items}
+        return self._asked[what]
 
     def entries(self) -> list[Entry]:
         """The table's rows."""
@@ -646,13 +670,13 @@ class SweepsSession:
         recorded, fault = recorded_runs(scene.preset)
         stored, damage = stored_runs(self.store, scene.preset, scene.budget)
         notes += [text for text in (fault, damage) if text]
-        recorded = [row for row in recorded if row.budget == scene.budget]
-        if scene.source == "live":
-            recorded = []
+        every = [row for row in recorded if row.budget == scene.budget]
+        recorded = [] if scene.source == "live" else every
         known = {row.key for row in recorded}
         fresh = [] if scene.source == "recorded" else [r for r in stored if r.key not in known]
         self.live_rows = {row.key: row for row in fresh}
         self.rows = self._in_order(recorded + fresh)
+        self.plan = self._planned(every, stored)
         here = {row.key[:SHORT] for row in self.rows}
         if self.rows and (lost := [key for key in scene.picked if key not in here]):
             notes.append(f"pick: {len(lost)} of the picked runs are not among those on show.")
@@ -664,8 +688,8 @@ class SweepsSession:
 
     def _in_order(self, rows: Sequence[RunRow]) -> list[RunRow]:
         """As the experiment lists its models, whatever ended first."""
-        wanted = PRESETS[self.scene.preset].wanted(self.scene.budget)
-        turn = {label: i for i, label in enumerate(dict.fromkeys(w.label for w in wanted))}
+        labels = dict.fromkeys(self._wanted(()).values())
+        turn = {label: i for i, label in enumerate(labels)}
         return sorted(rows, key=lambda row: turn.get(row.label, len(turn)))
 
     def _tell(self) -> None:
