@@ -31,6 +31,7 @@ from vla.figures.theme import three
 from vla.ops import vla_attention
 from vla.rules import make
 from vla.rules.vla import VLA
+from vla.train.presets import FASTER, RETENTION, SHIFTED
 
 README = "README"
 RANKS = Trained("readme", (("label", "rank 2"), ("seed", 42), ("lr", 1e-3)), 12)
@@ -187,8 +188,6 @@ def _exact_recall_10k(evidence: Evidence) -> Finding:
     ends = {name: values[-1] for name, (values, _) in lanes.items()}
     best = max(ends[name] for name in list(lanes)[:3])
     rows = evidence.runs("figure6", needed=False)
-    from vla.train.presets import FASTER, RETENTION
-
     waited = {
         rate: mean(accuracies(rows, f"vla_authors{tail}{RETENTION}", task__length=512))
         for rate, tail in (("3e-4", ""), ("1e-3", FASTER))
@@ -371,8 +370,6 @@ def _mqar_24(evidence: Evidence) -> Finding:
 )  # fmt: skip
 def _readme_long_context(evidence: Evidence) -> Finding:
     rows = evidence.runs("figure6")
-    from vla.train.presets import FASTER
-
     ours = {m: mean(accuracies(rows, m, task__length=512)) for m in ("vla_authors", "softmax")}
     if any(y is None for y in ours.values()):
         raise NoEvidence("no run of both models at T = 512 in data/runs/figure6.parquet")
@@ -410,7 +407,6 @@ def _readme_long_context(evidence: Evidence) -> Finding:
 )  # fmt: skip
 def _readme_copy(evidence: Evidence) -> Finding:
     from vla.claims.recall import _without_attention
-    from vla.train.presets import SHIFTED
 
     without = _without_attention()
     rows = evidence.runs("table7", needed=False)

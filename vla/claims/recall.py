@@ -54,6 +54,7 @@ COPY = Trained("table7", (("label", "vla_authors"), ("task.length", 64)), 4)
 STEPPER = Link("how each rule recalls", "step", "overload")
 
 LOADS = (4, 8, 12, 16, 24)
+LENGTHS = (64, 128, 256, 512)
 TEXT_FIGURE_5 = {
     "softmax": {4: 0.26, 24: 0.075}, "linear": {4: 0.27, 24: 0.075},
     "authors_delta": {4: 0.97, 8: 0.73, 12: 0.10, 24: 0.010},
@@ -283,7 +284,6 @@ def _figure_6(evidence: Evidence) -> Finding:
     rows = evidence.runs("figure6", needed=False)
     log = _logged(evidence, "long_context", "t")
     text = {"softmax": 0.145, "linear": 0.145, "authors_delta": 0.01, "vla_authors": 1.0}
-    lengths = (64, 128, 256, 512)
     values = [
         Value(
             f"{PRINTED[m]}, T = {t}",
@@ -291,11 +291,11 @@ def _figure_6(evidence: Evidence) -> Finding:
             accuracies(rows, m, task__length=t),
             log[m].get(float(t)),
         )
-        for t in lengths
+        for t in LENGTHS
         for m in FOUR
     ]
-    ours, faster = _by_length(rows, "", lengths), _by_length(rows, FASTER, lengths)
-    printed = {m: {float(t): text[m] for t in lengths} for m in FOUR}
+    ours, faster = _by_length(rows, ""), _by_length(rows, FASTER)
+    printed = {m: {float(t): text[m] for t in LENGTHS} for m in FOUR}
     vla = ours["vla_authors"]
     why = _missing(rows, "figure6") or f"VLA as run at 3e-4: {_told_by_length(vla)}."
     told = [
@@ -336,9 +336,9 @@ def _better(*found: ByLength) -> ByLength:
     return {t: max(f[t] for f in found if t in f) for t in sorted(set().union(*found))}
 
 
-def _by_length(rows: list[RunRow], tail: str, lengths: tuple[int, ...]) -> dict[str, ByLength]:
+def _by_length(rows: list[RunRow], tail: str) -> dict[str, ByLength]:
     return {
-        m: {float(t): y for t in lengths
+        m: {float(t): y for t in LENGTHS
             if (y := mean(accuracies(rows, m + tail, task__length=t))) is not None}
         for m in (*FOUR, "delta")
     }  # fmt: skip
@@ -354,10 +354,7 @@ def _by_length(rows: list[RunRow], tail: str, lengths: tuple[int, ...]) -> dict[
     trained=CONTEXT, seconds=0.3,
 )  # fmt: skip
 def _long_context_is_retention(evidence: Evidence) -> Finding:
-    asked = {
-        t: tasks.make("mqar_authors", pairs=8, length=t).targets_per_row
-        for t in (64, 128, 256, 512)
-    }
+    asked = {t: tasks.make("mqar_authors", pairs=8, length=t).targets_per_row for t in LENGTHS}
     first = dict.fromkeys(asked, 2 * 8 + 1)
     why = (
         "As run, a longer row has more queries "
@@ -365,8 +362,8 @@ def _long_context_is_retention(evidence: Evidence) -> Finding:
         f"comes at position {first[64]}, right after the pairs: it is asked more, not later. "
     )
     rows = evidence.runs("figure6", needed=False)
-    waits = _by_length(rows, RETENTION, (64, 128, 256, 512))
-    faster = _by_length(rows, FASTER + RETENTION, (64, 128, 256, 512))
+    waits = _by_length(rows, RETENTION)
+    faster = _by_length(rows, FASTER + RETENTION)
     lines = {**waits, **_named(faster)}
     chart = beside("T, tokens in a row", "accuracy, each key asked once after a wait", lines, {})
     grid = Grid(("T", "queries as run", "first query at"),
@@ -993,7 +990,7 @@ def _figure_2(evidence: Evidence) -> Finding:
         Value("(c) DeltaNet, n = 24", 0.010, accuracies(five, "authors_delta", task__pairs=24)),
         Value("(c) linear, n = 24", 0.08, accuracies(five, "linear", task__pairs=24)),
         *(Value(f"(d) VLA, T = {t}", 1.0, accuracies(six, "vla_authors", task__length=t))
-          for t in (64, 128, 256, 512)),
+          for t in LENGTHS),
         Value("(d) softmax, T = 512", 0.15, accuracies(six, "softmax", task__length=512)),
     ]  # fmt: skip
     b = all(0.7 * min(v.ours) <= (v.published or 0) <= 1.3 * max(v.ours) for v in values[:2])
@@ -1024,11 +1021,10 @@ def _figure_2(evidence: Evidence) -> Finding:
             chart,
             grid,
         )
-    lengths = (64, 128, 256, 512)
-    faster = _by_length(six, FASTER, lengths)
-    best = _better(_by_length(six, "", lengths)["vla_authors"], faster["vla_authors"])
+    faster = _by_length(six, FASTER)
+    best = _better(_by_length(six, "")["vla_authors"], faster["vla_authors"])
     recalled = [v.mean or 0 for v in trained.compared if v.where.startswith("(c) VLA")]
-    flat = min([*recalled, *best.values()]) > 0.95
+    flat = all(y > 0.95 for y in (*recalled, *best.values()))
     why = (
         f"Panels (c) and (d): {trained.summary}. Panel (b) is given back by an untrained model. "
         f"(a): see Figure 3. {_at_the_higher_rate(faster)}"

@@ -19,7 +19,7 @@ from vla.errors import require_choice
 from vla.tasks import HELD_OUT_KEYS, TRAIN_KEYS, Task
 from vla.train.config import RunConfig
 from vla.train.result import DONE, RunRow
-from vla.train.store import Wanted
+from vla.train.store import Wanted, each_once
 
 BUDGETS = ("smoke", "cpu", "full")
 SEEDS = (42, 123, 999)
@@ -86,10 +86,7 @@ class Preset:
         Raises ``ValueError`` for an odd budget.
         """
         require_choice("budget", budget, BUDGETS)
-        asked: dict[str, Wanted] = {}
-        for item in self.plan(budget, rows):
-            asked.setdefault(item.config.key, item)
-        return list(asked.values())
+        return each_once(self.plan(budget, rows))
 
 
 def preset(name: str) -> Preset:

@@ -75,6 +75,11 @@ class Wanted(NamedTuple):
     label: str = ""
 
 
+def each_once(items: Iterable[Wanted]) -> list[Wanted]:
+    """A config that is asked for several times, once."""
+    return list({item.config.key: item for item in items}.values())
+
+
 class Store:
     """The runs in one SQLite file, safe for several threads and processes at once.
 

@@ -18,7 +18,7 @@ from vla.train.errors import DeviceLost, StoreError
 from vla.train.loop import Trainer, checked_device, new_trainer
 from vla.train.progress import ProgressBar, Silent
 from vla.train.result import DONE, FAILED, FINISHED, NAN, RunResult, RunRow
-from vla.train.store import Store, Wanted
+from vla.train.store import Store, Wanted, each_once
 
 POLL_SECONDS = 0.5
 """Between looks at runs that another process is doing."""
@@ -337,10 +337,10 @@ class _Turns:
 
 def _checked(items: list[Wanted]) -> list[Wanted]:
     """Each config once and valid, before any work starts."""
-    unique = {item.config.key: item for item in items}
-    for item in unique.values():
+    unique = each_once(items)
+    for item in unique:
         item.config.check()
-    return list(unique.values())
+    return unique
 
 
 def _named(row: RunRow, labels: dict[str, str]) -> RunRow:
